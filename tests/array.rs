@@ -4,7 +4,7 @@ use slotd_kit::{Slotd, most_at_once};
 use std::collections::BTreeSet;
 
 #[test]
-fn each_task_is_a_record_with_its_own_number_and_index() {
+fn each_task_is_a_record_with_its_own_id_and_index() {
     let slotd = Slotd::start();
     let job =
         slotd.wrap(&["-a", "1-3"], "echo $SLURM_ARRAY_JOB_ID $SLURM_ARRAY_TASK_ID $SLURM_JOB_ID");
@@ -12,7 +12,7 @@ fn each_task_is_a_record_with_its_own_number_and_index() {
     assert!(tasks.iter().all(|task| task.state() == "COMPLETED"));
     let ids: BTreeSet<u32> = tasks.iter().map(slotd_kit::Record::id).collect();
     assert_eq!(ids.len(), 3);
-    // As in Slurm the array's own number is the last task's.
+    // As in Slurm, the last task has the ID of the array.
     assert_eq!(tasks[2].id(), job);
     for (index, task) in (1..).zip(&tasks) {
         assert_eq!(
@@ -23,7 +23,7 @@ fn each_task_is_a_record_with_its_own_number_and_index() {
 }
 
 #[test]
-fn every_form_of_the_book_is_understood() {
+fn all_forms_in_the_book_are_accepted() {
     let slotd = Slotd::start();
     for (spec, tasks) in [
         ("5", vec![5]),
@@ -46,7 +46,7 @@ fn every_form_of_the_book_is_understood() {
 }
 
 #[test]
-fn tasks_know_the_shape_of_their_array() {
+fn tasks_get_the_shape_of_their_array() {
     let slotd = Slotd::start();
     let script = "echo $SLURM_ARRAY_TASK_COUNT $SLURM_ARRAY_TASK_MIN $SLURM_ARRAY_TASK_MAX $SLURM_ARRAY_TASK_STEP";
     let job = slotd.wrap(&["-a", "2-8:3"], script);
@@ -57,7 +57,7 @@ fn tasks_know_the_shape_of_their_array() {
 }
 
 #[test]
-fn the_limit_of_an_array_is_never_passed() {
+fn array_limit_is_never_exceeded() {
     let slotd = Slotd::start();
     let job = slotd.wrap(&["-a", "0-9%2", "--mem", "1"], "sleep 0.02");
     let tasks = slotd.wait_array(job, 10);
@@ -65,7 +65,7 @@ fn the_limit_of_an_array_is_never_passed() {
 }
 
 #[test]
-fn a_limited_array_says_why_the_rest_waits() {
+fn limited_array_shows_why_the_rest_is_pending() {
     let slotd = Slotd::start();
     let job = slotd.wrap(&["-a", "1-5%1"], "exec sleep 1000");
     slotd.wait("the first task", || {
@@ -81,7 +81,7 @@ fn a_limited_array_says_why_the_rest_waits() {
 }
 
 #[test]
-fn tasks_fail_for_themselves() {
+fn tasks_fail_independently() {
     let slotd = Slotd::start();
     let job = slotd.wrap(&["-a", "0-3"], "exit $((SLURM_ARRAY_TASK_ID % 2))");
     let states: Vec<String> =
@@ -103,7 +103,7 @@ fn two_arrays_take_turns() {
 }
 
 #[test]
-fn a_million_tasks_are_one_record() {
+fn million_tasks_stay_one_record_when_cancelled() {
     let slotd = Slotd::start();
     let job = slotd.wrap(&["-H", "-a", "0-999999"], "true");
     assert_eq!(slotd.records(job).len(), 1);
@@ -113,7 +113,7 @@ fn a_million_tasks_are_one_record() {
 }
 
 #[test]
-fn single_tasks_can_be_cancelled() {
+fn single_pending_tasks_can_be_cancelled() {
     let slotd = Slotd::start();
     let job = slotd.wrap(&["-H", "-a", "1-9"], "true");
     let shown =
@@ -130,7 +130,7 @@ fn single_tasks_can_be_cancelled() {
 }
 
 #[test]
-fn a_running_task_can_be_cancelled_alone() {
+fn single_running_task_can_be_cancelled() {
     let slotd = Slotd::start();
     let job = slotd.wrap(&["-a", "1-2"], "exec sleep 1000");
     let running = || slotd.records(job).iter().filter(|r| r.state() == "RUNNING").count();
@@ -147,7 +147,7 @@ fn a_running_task_can_be_cancelled_alone() {
 }
 
 #[test]
-fn requeue_is_for_each_task_alone() {
+fn tasks_are_requeued_independently() {
     let slotd = Slotd::start();
     let job = slotd.wrap(&["-a", "0-1", "--requeue"], "exit $SLURM_ARRAY_TASK_ID");
     let tasks = slotd.wait_array(job, 2);
@@ -155,7 +155,7 @@ fn requeue_is_for_each_task_alone() {
     assert_eq!((tasks[1].state().as_str(), tasks[1].restarts()), ("FAILED", 1));
 }
 
-/// The tasks of a held array, as squeue shows them.
+/// Returns the tasks of a held array as squeue shows them.
 #[track_caller]
 fn tasks(slotd: &Slotd, array: &str) -> String {
     slotd.shown(&["-a", array], "%K")
@@ -188,17 +188,17 @@ fn array_form_concurrency_limits() {
 }
 
 #[test]
-fn an_array_beyond_all_bounds_is_refused() {
+fn invalid_array_specification_is_refused() {
     let slotd = Slotd::start();
     for array in ["abc", "5-1", "1-", "-3", "1-5:0", "0-4000001"] {
         let out = slotd.cmd("sbatch", &[&format!("--array={array}"), "--wrap", "true"]).fails(1);
-        let said = "Batch job submission failed: Invalid job array specification";
-        assert!(out.stderr.contains(said) && out.stderr.contains(array), "{}", out.stderr);
+        let error = "Batch job submission failed: Invalid job array specification";
+        assert!(out.stderr.contains(error) && out.stderr.contains(array), "{}", out.stderr);
     }
 }
 
 #[test]
-fn a_million_tasks_are_submitted_as_one_record() {
+fn million_tasks_are_submitted_as_one_record() {
     let slotd = Slotd::start();
     let id = slotd.wrap(&["-a", "0-999999%2", "--hold"], "true");
     assert_eq!(slotd.records(id).len(), 1);

@@ -3,7 +3,7 @@
 use slotd_kit::Slotd;
 
 #[test]
-fn a_job_waits_until_its_begin_time() {
+fn job_waits_until_its_begin_time() {
     let slotd = Slotd::start();
     let before = now();
     let job = slotd.wrap(&["--begin", "now+00:10:00"], "echo delayed");
@@ -11,15 +11,15 @@ fn a_job_waits_until_its_begin_time() {
     slotd.wait_reason(job, "BeginTime");
     let begin = slotd.queued(job).0["request"]["begin"].as_i64().unwrap() / 1_000_000;
     assert!((before + 600..=after + 600).contains(&begin), "{before} {begin} {after}");
-    // Others are not held up.
+    // Other jobs are not delayed.
     let other = slotd.wrap(&[], "true");
     slotd.wait_state(other, "COMPLETED");
 }
 
 #[test]
-fn it_starts_by_itself_when_the_time_has_come() {
+fn job_starts_at_its_begin_time() {
     let slotd = Slotd::start();
-    // On a busy machine the time may have come before anybody can look at the job.
+    // On a busy machine, the begin time may pass before the test can read the job.
     let job = slotd.wrap(&["--begin", "now+2"], "true");
     let ended = slotd.wait_state(job, "COMPLETED");
     let begin = ended.0["request"]["begin"].as_i64().unwrap();
@@ -27,7 +27,7 @@ fn it_starts_by_itself_when_the_time_has_come() {
 }
 
 #[test]
-fn a_begin_time_in_the_past_is_now() {
+fn begin_time_in_the_past_means_now() {
     let slotd = Slotd::start();
     for begin in ["2001-01-01", "2001-01-01T12:00:00", "1000000000", "now"] {
         let job = slotd.wrap(&["--begin", begin], "true");
@@ -36,7 +36,7 @@ fn a_begin_time_in_the_past_is_now() {
 }
 
 #[test]
-fn every_form_is_understood() {
+fn all_forms_are_accepted() {
     let slotd = Slotd::start();
     for begin in [
         "2097-01-01",
@@ -55,7 +55,7 @@ fn every_form_is_understood() {
 }
 
 #[test]
-fn squeue_start_shows_when_it_will_start() {
+fn squeue_start_shows_the_begin_time() {
     let slotd = Slotd::start();
     let job = slotd.wrap(&["--begin", "2097-01-01T10:00:00"], "true");
     let id = job.to_string();
@@ -69,7 +69,7 @@ fn squeue_start_shows_when_it_will_start() {
 }
 
 #[test]
-fn a_job_whose_time_came_without_a_daemon_starts_with_the_next_one() {
+fn job_whose_begin_time_passed_without_a_daemon_starts_with_the_next_one() {
     let mut slotd = Slotd::start();
     let job = slotd.wrap(&["--begin", "now+1"], "true");
     slotd.kill9();
@@ -80,14 +80,14 @@ fn a_job_whose_time_came_without_a_daemon_starts_with_the_next_one() {
 }
 
 #[test]
-fn an_array_begins_as_one() {
+fn array_with_a_begin_time_stays_one_record() {
     let slotd = Slotd::start();
     let job = slotd.wrap(&["-a", "0-2", "--begin", "now+1hour"], "true");
     slotd.wait_reason(job, "BeginTime");
     assert_eq!(slotd.records(job).len(), 1);
 }
 
-/// When a job with this `--begin` would start, in seconds since 1970, in New York.
+/// Returns when a job with this `--begin` would start, in seconds since 1970, in New York.
 #[track_caller]
 fn begins(slotd: &Slotd, begin: &str) -> i64 {
     let mut command = slotd.command("sbatch");
@@ -122,7 +122,7 @@ fn begin_date() {
 fn begin_date_and_time() {
     let slotd = Slotd::start();
     assert_eq!(begins(&slotd, "2090-01-02T03:04:05"), 3_787_016_400 + 3 * 3600 + 4 * 60 + 5);
-    // In summer the clock is an hour ahead.
+    // In summer, the clock is an hour ahead.
     assert_eq!(begins(&slotd, "2090-07-02T00:00:00"), 3_787_016_400 + 181 * 86_400 - 3600);
 }
 
@@ -143,7 +143,7 @@ fn begin_now_plus_duration() {
 }
 
 #[test]
-fn begin_in_all_forms_of_slurm() {
+fn begin_accepts_all_of_slurms_forms() {
     let slotd = Slotd::start();
     for begin in [
         "16:00",
@@ -174,7 +174,7 @@ fn delayed_start_example() {
     let slotd = Slotd::start();
     let id = slotd.wrap(&["--begin", "now+00:10:00"], "echo delayed");
     slotd.wait_reason(id, "BeginTime");
-    // The job remains pending until the begin time, which squeue --start shows.
+    // The job stays pending until the begin time, which squeue --start shows.
     let seen = slotd.cmd("squeue", &["--start", "-h", "-o", "%i %t %S %r"]).ok();
     let shown = slotd.show(id, "StartTime");
     assert_eq!(seen.text(), format!("{id} PD {shown} BeginTime"));

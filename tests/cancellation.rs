@@ -1,9 +1,9 @@
-//! scancel.
+//! scancel: cancelling and signalling jobs and steps.
 
 use slotd_kit::{Setup, Slotd, proc};
 
 #[test]
-fn a_pending_job_is_cancelled_at_once() {
+fn pending_job_is_cancelled_immediately() {
     let slotd = Slotd::start();
     let job = slotd.wrap(&["-H"], "true");
     slotd.cancel(job);
@@ -15,7 +15,7 @@ fn a_pending_job_is_cancelled_at_once() {
 }
 
 #[test]
-fn a_running_job_is_terminated() {
+fn running_job_is_terminated() {
     let slotd = Slotd::start();
     let job = slotd.endless(&[]);
     slotd.cancel(job);
@@ -30,9 +30,9 @@ fn a_running_job_is_terminated() {
 }
 
 #[test]
-fn it_goes_through_completing_and_the_grace_to_the_kill() {
+fn stubborn_job_is_completing_and_then_killed() {
     let stays = "trap 'echo asked' TERM; echo ready; while :; do sleep 0.05; done";
-    // A grace that outlasts any look at it, and one that is soon over.
+    // First a grace period that outlasts the test, then a short one.
     let slotd = Setup::default().set("SLOTD_KILL_WAIT", 600).start();
     let job = slotd.wrap(&[], stays);
     slotd.wait_text(&format!("slurm-{job}.out"), "ready");
@@ -48,7 +48,7 @@ fn it_goes_through_completing_and_the_grace_to_the_kill() {
 }
 
 #[test]
-fn a_job_that_ends_by_itself_in_the_grace_is_cancelled_all_the_same() {
+fn job_that_exits_in_its_grace_period_is_cancelled() {
     let slotd = Setup::default().set("SLOTD_KILL_WAIT", 600).start();
     let job =
         slotd.wrap(&[], "trap 'echo saved; exit 0' TERM; echo ready; while :; do sleep 0.05; done");
@@ -58,7 +58,8 @@ fn a_job_that_ends_by_itself_in_the_grace_is_cancelled_all_the_same() {
     assert!(slotd.output(job).ends_with("saved\n"));
 }
 
-/// A step that tells of each SIGTERM and SIGHUP, and that needs a while to save what it has.
+/// Returns the command of a step that logs each SIGTERM and SIGHUP and takes a while to save its
+/// state.
 fn saves(slotd: &Slotd) -> String {
     let handler = format!("echo TERM >>log; {}; echo saved >>log; exit 0", slotd.gate("may-save"));
     slotd.write(
@@ -69,21 +70,21 @@ fn saves(slotd: &Slotd) -> String {
 }
 
 #[test]
-fn a_step_of_a_cancelled_job_has_the_grace_to_save_and_hears_of_its_end_once() {
+fn step_of_cancelled_job_gets_one_sigterm_and_the_grace_period() {
     let slotd = Setup::default().set("SLOTD_KILL_WAIT", 600).start();
     let job = slotd.wrap(&[], &saves(&slotd));
     slotd.wait_text("log", "ready");
     slotd.cancel(job);
     slotd.wait_text("log", "TERM");
-    // The script has gone before its step.
-    slotd.wait("the end of the script", || slotd.log().contains("was left over").then_some(()));
+    // The script ends before its step.
+    slotd.wait("the end of the script", || slotd.log().contains("leftover process").then_some(()));
     slotd.open("may-save");
     slotd.wait_state(job, "CANCELLED");
     assert_eq!(slotd.read("log"), "ready\nTERM\nsaved\n");
 }
 
 #[test]
-fn a_step_that_a_script_leaves_behind_has_the_same_grace() {
+fn step_left_behind_by_a_script_gets_the_same_grace_period() {
     let slotd = Setup::default().set("SLOTD_KILL_WAIT", 600).start();
     let job = slotd.wrap(
         &[],
@@ -97,7 +98,7 @@ fn a_step_that_a_script_leaves_behind_has_the_same_grace() {
 }
 
 #[test]
-fn a_step_whose_srun_is_killed_has_the_same_grace() {
+fn step_whose_srun_is_killed_gets_the_same_grace_period() {
     let slotd = Setup::default().set("SLOTD_KILL_WAIT", 600).start();
     let job = slotd.wrap(
         &[],
@@ -116,7 +117,7 @@ fn a_step_whose_srun_is_killed_has_the_same_grace() {
 }
 
 #[test]
-fn no_process_of_the_job_is_left() {
+fn cancelled_job_leaves_no_processes() {
     let slotd = Slotd::start();
     let job = slotd.wrap(&[], "setsid sleep 1000 & helper ignore 15 & nohup sleep 1000 & wait");
     slotd.wait_text(&format!("slurm-{job}.out"), "ready");
@@ -129,7 +130,7 @@ fn no_process_of_the_job_is_left() {
 }
 
 #[test]
-fn what_a_finished_script_left_in_the_background_is_ended_with_it() {
+fn background_processes_end_with_their_script() {
     let slotd = Slotd::start();
     let job = slotd.wrap(&[], "setsid sleep 1000 & exit 0");
     slotd.wait_end(job);
@@ -140,7 +141,7 @@ fn what_a_finished_script_left_in_the_background_is_ended_with_it() {
 }
 
 #[test]
-fn an_unknown_or_finished_job_is_passed_over_in_silence() {
+fn unknown_or_ended_jobs_are_silently_ignored() {
     let slotd = Slotd::start();
     let done = slotd.wrap(&[], "true");
     slotd.wait_state(done, "COMPLETED");
@@ -158,7 +159,7 @@ fn an_unknown_or_finished_job_is_passed_over_in_silence() {
 }
 
 #[test]
-fn a_malformed_id_is_an_error() {
+fn malformed_id_is_an_error() {
     let slotd = Slotd::start();
     for id in ["abc", "12x", "0"] {
         let out = slotd.cmd("scancel", &[id]).fails(1);
@@ -169,7 +170,7 @@ fn a_malformed_id_is_an_error() {
 }
 
 #[test]
-fn several_jobs_may_be_named() {
+fn several_jobs_can_be_named() {
     let slotd = Slotd::start();
     let jobs: Vec<u32> = (0..3).map(|_| slotd.wrap(&["-H"], "true")).collect();
     slotd
@@ -181,7 +182,7 @@ fn several_jobs_may_be_named() {
 }
 
 #[test]
-fn jobs_may_be_chosen_by_what_they_are() {
+fn jobs_can_be_selected_by_filters() {
     let slotd = Setup::default().set("SLOTD_CPU_PARTITIONS", "cpu,other").start();
     let named = slotd.wrap(&["-H", "-J", "grp"], "true");
     let other = slotd.wrap(&["-H", "-p", "other"], "true");
@@ -204,18 +205,18 @@ fn jobs_may_be_chosen_by_what_they_are() {
 }
 
 #[test]
-fn a_signal_reaches_a_job_without_steps() {
+fn signal_reaches_a_job_without_steps() {
     let slotd = Slotd::start();
-    let job =
-        slotd.wrap(&[], "trap 'echo told; exit 9' USR1; echo ready; while :; do sleep 0.05; done");
+    let job = slotd
+        .wrap(&[], "trap 'echo caught; exit 9' USR1; echo ready; while :; do sleep 0.05; done");
     slotd.wait_text(&format!("slurm-{job}.out"), "ready");
     slotd.cmd("scancel", &["-s", "USR1", &job.to_string()]).ok();
     assert_eq!(slotd.wait_state(job, "FAILED").exit(), "9:0");
-    assert!(slotd.output(job).contains("told\n"));
+    assert!(slotd.output(job).contains("caught\n"));
 }
 
 #[test]
-fn a_signal_that_kills_is_shown_as_what_it_was() {
+fn fatal_signal_is_shown_in_the_exit_code() {
     let slotd = Slotd::start();
     let job = slotd.endless(&[]);
     // The book's example.
@@ -224,7 +225,7 @@ fn a_signal_that_kills_is_shown_as_what_it_was() {
 }
 
 #[test]
-fn a_signal_may_be_for_the_batch_shell_alone() {
+fn signal_can_be_sent_only_to_the_batch_shell() {
     let slotd = Slotd::start();
     let script = "#!/bin/sh\nsh -c 'trap \"echo child\" USR1; echo > inner; while :; do sleep 0.05; done' &\n\
                   trap 'echo shell; kill $!; exit 0' USR1\nuntil [ -e inner ]; do sleep 0.02; done\necho ready\nwait\n";
@@ -236,7 +237,7 @@ fn a_signal_may_be_for_the_batch_shell_alone() {
 }
 
 #[test]
-fn a_signal_goes_to_the_steps_and_not_to_the_batch_shell() {
+fn signal_goes_to_the_steps_and_not_to_the_batch_shell() {
     let slotd = Slotd::start();
     let script = "#!/bin/sh\ntrap 'echo shell' USR1\n\
                   srun sh -c 'trap \"echo step; exit 4\" USR1; echo > inner; while :; do sleep 0.05; done' 2>/dev/null\necho rc=$?\n";
@@ -248,7 +249,7 @@ fn a_signal_goes_to_the_steps_and_not_to_the_batch_shell() {
 }
 
 #[test]
-fn one_step_can_be_cancelled() {
+fn single_step_can_be_cancelled() {
     let slotd = Slotd::start();
     let job = slotd
         .script(&[], "#!/bin/sh\nsrun sh -c 'echo > inner; exec sleep 1000' 2> err\necho rc=$?\n");
@@ -261,7 +262,7 @@ fn one_step_can_be_cancelled() {
 }
 
 #[test]
-fn one_step_can_be_sent_a_signal() {
+fn single_step_can_be_signalled() {
     let slotd = Slotd::start();
     let job = slotd.script(
         &[],
@@ -274,7 +275,7 @@ fn one_step_can_be_sent_a_signal() {
 }
 
 #[test]
-fn an_unknown_signal_is_refused() {
+fn unknown_signal_is_refused() {
     let slotd = Slotd::start();
     let job = slotd.endless(&[]);
     let out = slotd.cmd("scancel", &["-s", "FOO", &job.to_string()]).fails(1);
@@ -295,7 +296,7 @@ fn an_unknown_signal_is_refused() {
 }
 
 #[test]
-fn many_stubborn_jobs_are_cancelled_side_by_side() {
+fn stubborn_jobs_are_cancelled_in_parallel() {
     let slotd = Setup::default().set("SLOTD_KILL_WAIT", 600).start();
     let jobs = [0, 1, 2, 3]
         .map(|i| slotd.wrap(&["--mem", "1", "-o", &format!("log{i}")], "exec helper ignore 15"));
@@ -303,9 +304,10 @@ fn many_stubborn_jobs_are_cancelled_side_by_side() {
         slotd.wait_text(&format!("log{i}"), "ready");
     }
     slotd.cmd("scancel", &["--me"]).ok();
-    // One after the other would let the second wait for the long grace of the first.
+    // If they were cancelled one after the other, the second would wait for the long grace period
+    // of the first.
     let all_at_once = || jobs.iter().all(|job| slotd.state(*job) == "COMPLETING").then_some(());
-    slotd.wait("the grace of all", all_at_once);
+    slotd.wait("all jobs to be completing", all_at_once);
     slotd.cmd("scancel", &["--me", "-s", "KILL"]).ok();
     for job in jobs {
         slotd.wait_state(job, "CANCELLED");
@@ -313,7 +315,7 @@ fn many_stubborn_jobs_are_cancelled_side_by_side() {
 }
 
 #[test]
-fn cancelling_twice_is_cancelling_once() {
+fn cancelling_twice_has_no_further_effect() {
     let slotd = Slotd::start();
     let job = slotd.wrap(&[], "exec helper ignore 15");
     slotd.wait_text(&format!("slurm-{job}.out"), "ready");
@@ -324,7 +326,7 @@ fn cancelling_twice_is_cancelling_once() {
 }
 
 #[test]
-fn nothing_is_cancelled_interactively_without_a_yes() {
+fn interactive_cancel_requires_a_yes() {
     let slotd = Slotd::start();
     let first = slotd.wrap(&["-H", "-J", "grp"], "true");
     let second = slotd.wrap(&["-H", "-J", "grp"], "true");
@@ -336,7 +338,7 @@ fn nothing_is_cancelled_interactively_without_a_yes() {
     };
     let question =
         |id: u32, name: &str| format!("Cancel job_id={id} name={name} partition=cpu [y/n]? ");
-    // No answer is a no, also where a filter alone says which jobs.
+    // No answer means no, even if only a filter selects the jobs.
     let out = asks(&["-i", "-n", "grp"], "").ok();
     assert_eq!(out.stdout, question(first, "grp") + &question(second, "grp"));
     assert_eq!((slotd.state(first), slotd.state(second)), ("PENDING".into(), "PENDING".into()));
@@ -345,7 +347,7 @@ fn nothing_is_cancelled_interactively_without_a_yes() {
     let out = asks(&["-i", &other.to_string()], "y\n").ok();
     assert_eq!(out.stdout, question(other, "other"));
     assert_eq!(slotd.state(other), "CANCELLED");
-    // One that is over is no question.
+    // No question is asked about an ended job.
     let out = asks(&["-i", &other.to_string()], "y\n").fails(1);
     let error =
         format!("scancel: error: Kill job error on job id {other}: Invalid job id specified\n");
@@ -353,7 +355,7 @@ fn nothing_is_cancelled_interactively_without_a_yes() {
 }
 
 #[test]
-fn scancel_v_tells_of_filters_that_nothing_matches() {
+fn verbose_scancel_reports_filters_without_matches() {
     let slotd = Slotd::start();
     let out = slotd.cmd("scancel", &["--name=grp", "-p", "cpu", "-v"]).ok();
     let error = "scancel: error: No active jobs match ALL job filters, including: job_name=grp partition=cpu \n";
@@ -362,7 +364,7 @@ fn scancel_v_tells_of_filters_that_nothing_matches() {
 }
 
 #[test]
-fn a_filter_that_names_nothing_cancels_nothing() {
+fn empty_filter_cancels_nothing() {
     let slotd = Slotd::start();
     let jobs = [slotd.endless(&[]), slotd.wrap(&["-H"], "true")];
     let (me, first) = (slotd.sh("id -un").ok().text().to_owned(), jobs[0].to_string());
@@ -395,18 +397,18 @@ fn a_filter_that_names_nothing_cancels_nothing() {
     );
 }
 
-const TRAP: &str = "trap 'echo told' USR1; echo ready; while [ ! -e go ]; do sleep 0.03; done";
+const TRAP: &str = "trap 'echo caught' USR1; echo ready; while [ ! -e go ]; do sleep 0.03; done";
 
 #[test]
-fn scancel_with_a_signal_reaches_the_steps_or_where_there_are_none_the_whole_job() {
+fn signal_reaches_the_steps_or_without_steps_the_whole_job() {
     let slotd = Slotd::start();
     let trap = slotd.wrap(&["-o", "trap"], &format!("{TRAP}; echo end"));
     slotd.wait_text("trap", "ready");
     slotd.cmd("scancel", &["-s", "USR1", &trap.to_string()]).ok();
-    slotd.wait_text("trap", "told");
+    slotd.wait_text("trap", "caught");
     slotd.open("go");
     slotd.wait_state(trap, "COMPLETED");
-    // Who has no handler dies of it, and the exit code says so.
+    // A process without a handler is killed by the signal, which the exit code shows.
     let plain = slotd.endless(&[]);
     slotd.cmd("scancel", &[&plain.to_string(), "--signal", "SIGUSR1"]).ok();
     assert_eq!(slotd.wait_state(plain, "FAILED").exit(), "0:10");
@@ -419,13 +421,13 @@ fn scancel_with_a_signal_reaches_the_steps_or_where_there_are_none_the_whole_job
 }
 
 #[test]
-fn a_job_that_will_not_end_is_killed_after_the_grace_and_holds_up_nobody() {
+fn stubborn_job_is_completing_and_does_not_delay_others() {
     let slotd = Slotd::setup().set("SLOTD_KILL_WAIT", 600).start();
     let stubborn = slotd.wrap(&["-o", "log"], "exec helper ignore 15");
     let said = slotd.wait_text("log", "\n");
     slotd.cancel(stubborn);
     slotd.wait("COMPLETING", || (slotd.state(stubborn) == "COMPLETING").then_some(()));
-    // Its grace is long; others come and go.
+    // During its long grace period, other jobs run.
     slotd.wait_state(slotd.wrap(&[], "true"), "COMPLETED");
     let pid = said.trim().rsplit(' ').next().unwrap().parse().unwrap();
     assert!(proc::is_alive(pid));
@@ -434,7 +436,7 @@ fn a_job_that_will_not_end_is_killed_after_the_grace_and_holds_up_nobody() {
 }
 
 #[test]
-fn terminal_states_stay() {
+fn terminal_states_do_not_change() {
     let slotd = Slotd::start();
     let ended = [slotd.wrap(&[], "true"), slotd.wrap(&[], "exit 1"), slotd.endless(&[])];
     slotd.cancel(ended[2]);
@@ -448,7 +450,7 @@ fn terminal_states_stay() {
 }
 
 #[test]
-fn a_step_that_is_none_is_named_by_scancel() {
+fn unknown_step_is_reported_by_scancel() {
     let slotd = Slotd::start();
     let out = slotd.cmd("scancel", &["7.3"]).fails(1);
     assert_eq!(
@@ -458,10 +460,10 @@ fn a_step_that_is_none_is_named_by_scancel() {
 }
 
 #[test]
-fn a_filter_cancels_of_an_array_what_it_names_and_no_more() {
+fn filter_cancels_only_matching_array_tasks() {
     let slotd = Slotd::start();
     let array = slotd.wrap(&["-H", "-a", "0-1"], "exec sleep 1000");
-    // The held task gets a record of its own; the one that runs keeps the number of the array.
+    // The held task gets a record of its own. The running one keeps the ID of the array.
     slotd.cmd("scontrol", &["release", &format!("{array}_1")]).ok();
     let task =
         |task: u64| slotd.records(array).into_iter().find(|record| record.task() == Some(task));

@@ -1,5 +1,4 @@
-//! The commands in their common form: names, getopt's manners, help and versions, and the book's
-//! quick start.
+//! Basics of all commands: names, getopt rules, help and versions, and the book's quick start.
 
 use expect_test::{ExpectFile, expect_file};
 use slotd_kit::{Slotd, program};
@@ -16,7 +15,7 @@ fn sbatch_prints_the_id_of_the_job() {
 }
 
 #[test]
-fn a_quiet_sbatch_prints_nothing() {
+fn quiet_sbatch_prints_nothing() {
     let slotd = Slotd::start();
     for args in [["-Q", "--wrap=true"], ["--quiet", "--wrap=true"]] {
         assert_eq!(slotd.cmd("sbatch", &args).ok().stdout, "");
@@ -26,7 +25,7 @@ fn a_quiet_sbatch_prints_nothing() {
 }
 
 #[test]
-fn options_are_read_as_getopt_long_reads_them() {
+fn options_follow_the_rules_of_getopt_long() {
     let slotd = Slotd::start();
     let named = |args: &[&str]| {
         let id = slotd.submit(args);
@@ -37,35 +36,35 @@ fn options_are_read_as_getopt_long_reads_them() {
     assert_eq!(named(&["-Jb", "job.sh"]), "b");
     assert_eq!(named(&["--job-name", "c", "job.sh"]), "c");
     assert_eq!(named(&["--job-name=d", "job.sh"]), "d");
-    // A prefix that only one option begins with.
+    // A unique prefix of an option.
     assert_eq!(named(&["--job-n=e", "job.sh"]), "e");
     assert_eq!(named(&["--job", "f", "job.sh"]), "f");
-    // Joined short options: the last one takes the value.
+    // Combined short options: the last one takes the value.
     assert_eq!(named(&["-HJ", "g", "job.sh"]), "g");
     assert_eq!(named(&["-HJh", "job.sh"]), "h");
     // The last of two wins.
     assert_eq!(named(&["-J", "x", "-J", "i", "job.sh"]), "i");
-    // Words after the script are the script's.
+    // Words after the script are its arguments.
     assert_eq!(named(&["job.sh", "-J", "other"]), "job.sh");
     assert_eq!(named(&["-J", "j", "--", "job.sh"]), "j");
 }
 
 #[test]
-fn scancel_takes_options_after_operands() {
+fn scancel_accepts_options_after_operands() {
     let slotd = Slotd::start();
     let job = slotd.wrap(&["-H"], "true");
     slotd.cmd("scancel", &[&job.to_string(), "-Q"]).ok();
     slotd.wait_state(job, "CANCELLED");
 }
 
-/// The help of a command.
+/// Returns the help of a command.
 fn recorded(command: &str) -> ExpectFile {
     expect_file![format!("{}/tests/recorded/help/{command}.txt", env!("CARGO_MANIFEST_DIR"))]
 }
 
 #[test]
-fn every_command_knows_its_help_and_version() {
-    // Neither needs a daemon.
+fn every_command_has_help_and_version() {
+    // Neither requires a daemon.
     let slotd = Slotd::setup().prepare();
     let names = slotd.cmd("slotd", &["commands"]).ok();
     assert_eq!((names.lines().len(), names.lines()[0]), (21, "sbatch"), "{names:?}");
@@ -82,14 +81,14 @@ fn every_command_knows_its_help_and_version() {
 }
 
 #[test]
-fn commands_are_words_of_slotd_too() {
+fn commands_are_subcommands_of_slotd_too() {
     let slotd = Slotd::start();
     let out = slotd.cmd("slotd", &["sbatch", "--parsable", "--wrap", "true"]).ok();
     assert_eq!(out.stdout, "1\n");
 }
 
 #[test]
-fn a_renamed_program_is_slotd() {
+fn renamed_program_acts_as_slotd() {
     let slotd = Slotd::start();
     let renamed = slotd.base.join("bin/slotd-1.2");
     std::os::unix::fs::symlink(program(), &renamed).unwrap();
@@ -99,7 +98,7 @@ fn a_renamed_program_is_slotd() {
 }
 
 #[test]
-fn the_runtime_root_is_in_the_home_by_default() {
+fn runtime_root_is_in_the_home_directory_by_default() {
     let slotd = Slotd::setup().prepare();
     let mut command = slotd.command("sbatch");
     command.env_remove("SLOTD_ROOT").args(["--wrap", "true"]);
@@ -109,14 +108,14 @@ fn the_runtime_root_is_in_the_home_by_default() {
 }
 
 #[test]
-fn a_closed_reader_ends_a_command_quietly() {
+fn command_exits_quietly_when_its_reader_closes() {
     let slotd = Slotd::start();
     let out = slotd.sh("sbatch --help | head -1").ok();
     assert_eq!(out.stderr, "");
 }
 
 #[test]
-fn the_quick_start_of_the_book_works() {
+fn quick_start_of_the_book_works() {
     let slotd = Slotd::start();
     let sinfo = slotd.cmd::<&str>("sinfo", &[]).ok();
     assert_eq!(
@@ -152,8 +151,8 @@ fn the_quick_start_of_the_book_works() {
 }
 
 #[test]
-fn nothing_of_the_test_leaks_into_the_program_s_directory() {
-    // The harness is worth nothing if a command could find another daemon.
+fn commands_do_not_find_another_daemon() {
+    // The harness would be worthless if a command could find another daemon.
     let slotd = Slotd::start();
     let mut command = Command::new(program());
     command.env_clear().arg("sbatch").args(["--wrap", "true"]);

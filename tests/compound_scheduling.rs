@@ -1,4 +1,5 @@
-//! Several rules at once: what waits for two things waits for both, and tells the true one.
+//! Combinations of scheduling rules: a job that waits for two things waits for both and shows the
+//! true reason.
 
 use slotd_kit::{Setup, Slotd, most_at_once};
 
@@ -21,7 +22,7 @@ fn prepare_map_reduce_runs_in_order() {
 }
 
 #[test]
-fn a_failure_in_a_chain_stops_what_needs_it_and_nothing_else() {
+fn failure_in_a_chain_blocks_only_its_dependents() {
     let slotd = Slotd::start();
     let first = slotd.wrap(&[], "exit 3");
     let second = slotd.wrap(&["-d", &format!("afterok:{first}")], "true");
@@ -33,7 +34,7 @@ fn a_failure_in_a_chain_stops_what_needs_it_and_nothing_else() {
 }
 
 #[test]
-fn a_hold_outlasts_a_dependency() {
+fn hold_outlasts_a_dependency() {
     let slotd = Slotd::start();
     let first = slotd.wrap(&[], &slotd.gate("go"));
     let held = slotd.wrap(&["-H", "-d", &format!("afterok:{first}")], "true");
@@ -45,7 +46,7 @@ fn a_hold_outlasts_a_dependency() {
 }
 
 #[test]
-fn a_begin_time_outlasts_a_dependency() {
+fn begin_time_outlasts_a_dependency() {
     let slotd = Slotd::start();
     let first = slotd.wrap(&[], "true");
     slotd.wait_state(first, "COMPLETED");
@@ -54,7 +55,7 @@ fn a_begin_time_outlasts_a_dependency() {
 }
 
 #[test]
-fn a_blocked_job_does_not_block_those_that_wait_for_something_else() {
+fn blocked_job_does_not_block_jobs_that_wait_for_something_else() {
     let slotd = Setup::default().set("SLOTD_GPU_COUNT", 1).start();
     let gpu = slotd.endless(&["-p", "gpu"]);
     let waits = slotd.wrap(&["-p", "gpu"], "true");
@@ -66,7 +67,7 @@ fn a_blocked_job_does_not_block_those_that_wait_for_something_else() {
 }
 
 #[test]
-fn a_requeued_prerequisite_is_waited_for_until_its_last_end() {
+fn dependents_wait_for_the_last_end_of_a_requeued_job() {
     let slotd = Slotd::start();
     let first = slotd.wrap(&["--requeue"], "if [ -e once ]; then exit 0; fi; touch once; exit 1");
     let second = slotd.wrap(&["-d", &format!("afterok:{first}")], "true");
@@ -77,7 +78,7 @@ fn a_requeued_prerequisite_is_waited_for_until_its_last_end() {
 }
 
 #[test]
-fn an_exclusive_job_in_an_array_of_others_has_the_host_alone() {
+fn exclusive_job_among_array_tasks_has_the_host_to_itself() {
     let slotd = Slotd::start();
     let before = slotd.wrap(&["-a", "0-5", "--mem", "1"], "sleep 0.02");
     let alone = slotd.wrap(&["--exclusive"], "sleep 0.05");
@@ -95,7 +96,7 @@ fn an_exclusive_job_in_an_array_of_others_has_the_host_alone() {
 }
 
 #[test]
-fn a_queue_of_everything_drains() {
+fn mixed_queue_drains() {
     let slotd = Setup::default().set("SLOTD_GPU_COUNT", 2).start();
     let mut last = slotd.wrap(&[], "true");
     for i in 0..12 {

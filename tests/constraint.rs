@@ -1,9 +1,9 @@
-//! Local features.
+//! Constraints on features of the host.
 
 use slotd_kit::{Setup, Slotd};
 
 #[test]
-fn a_feature_of_the_host_is_met() {
+fn feature_of_the_host_is_accepted() {
     let slotd = Setup::default().set("SLOTD_FEATURES", "avx2,bigmem").start();
     for constraint in ["avx2", "avx2&bigmem", "avx2|nosuch", "cpu", "avx2,bigmem", "[avx2|bigmem]"]
     {
@@ -15,7 +15,7 @@ fn a_feature_of_the_host_is_met() {
 }
 
 #[test]
-fn a_feature_that_nobody_has_is_refused() {
+fn unknown_feature_is_refused() {
     let slotd = Setup::default().set("SLOTD_FEATURES", "avx2").start();
     for constraint in ["nosuch", "avx2&nosuch", "nosuch|other"] {
         let out = slotd.cmd("sbatch", &["-C", constraint, "--wrap", "true"]).fails(1);
@@ -30,7 +30,7 @@ fn a_feature_that_nobody_has_is_refused() {
 }
 
 #[test]
-fn a_gpu_model_is_a_feature() {
+fn gpu_model_is_a_feature() {
     let slotd = Slotd::setup().unset("SLOTD_GPU_COUNT").prepare();
     let mut slotd = slotd;
     slotd.program(

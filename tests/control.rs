@@ -1,16 +1,16 @@
-//! scontrol: show, hold, release and what else steers jobs.
+//! scontrol: showing and changing jobs, the node and the partitions.
 
 use expect_test::expect_file;
 use slotd_kit::Slotd;
 
-/// The value of a key in `scontrol show`.
+/// Returns the value of a key in `scontrol show`.
 fn value(text: &str, key: &str) -> String {
     let found = text.split_whitespace().find_map(|word| word.strip_prefix(&format!("{key}=")));
     found.unwrap_or_else(|| panic!("no {key} in {text}")).to_owned()
 }
 
 #[test]
-fn show_job_tells_everything_of_a_running_job() {
+fn show_job_shows_all_details_of_a_running_job() {
     let slotd = Slotd::start();
     let job =
         slotd.endless(&["-J", "runner", "-c", "2", "--mem", "1G", "-t", "30", "--comment", "hi"]);
@@ -46,7 +46,7 @@ fn show_job_tells_everything_of_a_running_job() {
 }
 
 #[test]
-fn show_job_writes_every_line_of_a_held_array() {
+fn show_job_prints_every_line_of_a_held_array() {
     let slotd = Slotd::setup().set("SLOTD_GPU_COUNT", 2).start();
     let args = [
         "-H",
@@ -76,7 +76,7 @@ fn show_job_writes_every_line_of_a_held_array() {
 }
 
 #[test]
-fn show_job_tells_of_a_job_that_is_over() {
+fn show_job_shows_an_ended_job() {
     let slotd = Slotd::start();
     let job = slotd.script(&[], "#!/bin/sh\nsrun true\nexit 3\n");
     slotd.wait_state(job, "FAILED");
@@ -89,7 +89,7 @@ fn show_job_tells_of_a_job_that_is_over() {
 }
 
 #[test]
-fn the_words_around_an_id_may_be_as_slurm_takes_them() {
+fn ids_are_accepted_in_all_of_slurms_forms() {
     let slotd = Slotd::start();
     let job = slotd.wrap(&["-H"], "true").to_string();
     for words in [
@@ -109,7 +109,7 @@ fn the_words_around_an_id_may_be_as_slurm_takes_them() {
 }
 
 #[test]
-fn unknown_jobs_are_told_as_slurm_does() {
+fn unknown_jobs_print_slurms_errors() {
     let slotd = Slotd::start();
     let out = slotd.cmd("scontrol", &["show", "job", "999999"]).fails(1);
     assert_eq!(out.stderr, "slurm_load_jobs error: Invalid job id specified\n");
@@ -156,7 +156,7 @@ fn hold_and_release_in_both_forms() {
 }
 
 #[test]
-fn several_jobs_may_be_named() {
+fn several_jobs_can_be_released() {
     let slotd = Slotd::start();
     let jobs: Vec<u32> = (0..3).map(|_| slotd.wrap(&["-H"], "true")).collect();
     slotd
@@ -168,7 +168,7 @@ fn several_jobs_may_be_named() {
 }
 
 #[test]
-fn one_array_task_may_be_held() {
+fn single_array_task_can_be_held() {
     let slotd = Slotd::start();
     let array = slotd.wrap(&["-H", "-a", "1-3"], "true");
     slotd.cmd("scontrol", &["release", &array.to_string()]).ok();
@@ -189,7 +189,7 @@ fn one_array_task_may_be_held() {
 }
 
 #[test]
-fn the_host_its_partitions_and_the_configuration_are_shown() {
+fn host_partitions_and_configuration_are_shown() {
     let slotd = Slotd::start();
     let node = slotd.cmd("scontrol", &["show", "node"]).ok().stdout;
     assert!(node.starts_with("NodeName="), "{node}");
@@ -208,7 +208,7 @@ fn the_host_its_partitions_and_the_configuration_are_shown() {
 }
 
 #[test]
-fn a_batch_script_can_be_read_back() {
+fn batch_script_can_be_read_back() {
     let slotd = Slotd::start();
     let text = "#!/bin/sh\n# my script\nexit 0\n";
     let job = slotd.script(&["-H"], text).to_string();
@@ -223,19 +223,19 @@ fn a_batch_script_can_be_read_back() {
 #[test]
 fn suspend_stops_the_processes_and_their_clock() {
     let slotd = Slotd::start();
-    // A shell that waits for a child in vfork is not seen to stand still.
+    // A shell that waits for a child in vfork does not appear as stopped.
     let job = slotd.wrap(&[], "echo $$ > pid; exec sleep 1000");
     let pid: i32 = slotd.wait_text("pid", "\n").trim().parse().unwrap();
     let id = job.to_string();
     slotd.cmd("scontrol", &["suspend", &id]).ok();
     slotd.wait_state(job, "SUSPENDED");
-    slotd.wait("its stop", || (slotd_kit::proc::state(pid) == Some('T')).then_some(()));
-    // It has two seconds at most from here to its limit, however long it ran before.
+    slotd.wait("the process to stop", || (slotd_kit::proc::state(pid) == Some('T')).then_some(()));
+    // From here, the limit is at most two seconds away, however long the job has run.
     let used = slotd.line(&format!("squeue -h -j {id} -O TimeUsed")).ok().stdout;
     let secs = |all: u64, part: &str| all * 60 + part.parse::<u64>().expect("a number");
     let limit = used.trim().split(':').fold(0, secs) + 2;
     slotd.limit(job, limit);
-    // Longer than that.
+    // Wait longer than that.
     let begun = std::time::Instant::now();
     slotd_kit::until(|| (begun.elapsed().as_millis() > 2500).then_some(())).unwrap();
     assert_eq!(slotd.state(job), "SUSPENDED");
@@ -245,14 +245,14 @@ fn suspend_stops_the_processes_and_their_clock() {
 }
 
 #[test]
-fn commands_may_come_by_standard_input() {
+fn commands_are_read_from_standard_input() {
     let slotd = Slotd::start();
     let out = slotd.feed(slotd.command("scontrol"), "show hostnames a[1-2]\nquit\n").ok();
     assert!(out.stdout.contains("a1\na2\n"), "{}", out.stdout);
 }
 
 #[test]
-fn scontrol_says_what_is_not_there_on_standard_output() {
+fn missing_entities_are_reported_on_standard_output() {
     let slotd = Slotd::start();
     let job = slotd.wrap(&["-H"], "true");
     let host = slotd_kit::host();
@@ -284,7 +284,7 @@ fn scontrol_says_what_is_not_there_on_standard_output() {
 }
 
 #[test]
-fn scontrol_prompts_and_shows_what_it_read() {
+fn scontrol_prompts_and_echoes_its_input() {
     let slotd = Slotd::start();
     slotd.expect("scontrol", 0, "scontrol: \n", "");
     let out =
@@ -300,7 +300,7 @@ fn scontrol_prompts_and_shows_what_it_read() {
 }
 
 #[test]
-fn scontrol_hold_and_release_fail_as_slurm_does() {
+fn hold_and_release_print_slurms_errors() {
     let slotd = Slotd::start();
     let over = slotd.wrap(&[], "true");
     slotd.wait_end(over);
@@ -326,7 +326,7 @@ fn scontrol_hold_and_release_fail_as_slurm_does() {
 }
 
 #[test]
-fn what_scontrol_shows_as_data_is_a_document() {
+fn scontrol_shows_json_and_yaml_documents() {
     let slotd = Slotd::start();
     let job = slotd.endless(&[]);
     let document = |what: &str| -> serde_json::Value {
@@ -360,7 +360,7 @@ fn what_scontrol_shows_as_data_is_a_document() {
 }
 
 #[test]
-fn listpids_names_the_processes_of_each_step() {
+fn listpids_lists_the_processes_of_each_step() {
     let slotd = Slotd::start();
     let job = slotd.script(&[], "#!/bin/sh\nsrun sh -c 'echo $$ > inner; exec sleep 1000'\n");
     let pid = slotd.wait_text("inner", "\n");
@@ -382,7 +382,7 @@ fn listpids_names_the_processes_of_each_step() {
 }
 
 #[test]
-fn wait_job_tells_whether_a_job_has_its_node() {
+fn wait_job_reports_whether_a_job_has_its_node() {
     let slotd = Slotd::start();
     let wait = |job: &str, code, said: &str| {
         let out = slotd.cmd("scontrol", &["wait_job", job]).fails(code);
@@ -401,14 +401,14 @@ fn wait_job_tells_whether_a_job_has_its_node() {
     wait("999999", 1, "Problem running job 999999");
     let array = slotd.submit(&["-a", "1-2%1", "--wrap", "exec sleep 1000"]).to_string();
     let task = format!("{array}_1");
-    slotd.wait("a task that runs", || {
+    slotd.wait("a running task", || {
         slotd.line(&format!("squeue -h -t R -j {task}")).stdout.contains(&task).then_some(())
     });
     wait(&array, 0, &format!("Nodes are ready for job {array}"));
 }
 
 #[test]
-fn a_step_asked_for_in_a_suspended_job_waits_until_it_is_resumed() {
+fn new_step_in_a_suspended_job_waits_until_it_is_resumed() {
     let slotd = Slotd::start();
     let job = slotd.endless(&["-n", "2"]);
     slotd.wait_state(job, "RUNNING");
@@ -426,7 +426,7 @@ fn a_step_asked_for_in_a_suspended_job_waits_until_it_is_resumed() {
 }
 
 #[test]
-fn a_priority_starts_no_held_job() {
+fn priority_does_not_start_a_held_job() {
     let slotd = Slotd::start();
     let job = slotd.wrap(&["-H"], "true");
     let out = slotd.line(&format!("scontrol update JobId={job} Priority=9")).fails(1);
@@ -441,7 +441,7 @@ fn a_priority_starts_no_held_job() {
 }
 
 #[test]
-fn what_one_host_need_not_know_may_be_updated_and_another_host_may_not() {
+fn keys_without_effect_can_be_updated_but_other_hosts_are_refused() {
     let slotd = Slotd::start();
     let job = slotd.wrap(&["-H"], "true");
     let host = slotd_kit::host();
@@ -466,7 +466,7 @@ fn what_one_host_need_not_know_may_be_updated_and_another_host_may_not() {
 }
 
 #[test]
-fn reasons_are_words_of_slurm_and_the_record_tells_more() {
+fn reasons_match_slurm_and_show_job_adds_the_cause() {
     let slotd = Slotd::start();
     let job = slotd.wrap(&[], "kill -9 $$");
     slotd.wait_state(job, "FAILED");
@@ -483,18 +483,18 @@ fn reasons_are_words_of_slurm_and_the_record_tells_more() {
 }
 
 #[test]
-fn what_cannot_be_made_or_deleted_is_refused_with_what_to_do_instead() {
+fn create_and_delete_are_refused_with_an_alternative() {
     let slotd = Slotd::start();
     let unsupported = |verb, why| format!("{verb} is not supported by slotd: {why}\n");
-    let reservations = "there are no reservations; scontrol update NodeName=... State=DRAIN keeps jobs away, also from some of the CPUs";
-    let node = "there is one node, this host";
+    let reservations = "there are no reservations; to keep jobs off the node or some of its CPUs, use scontrol update NodeName=... State=DRAIN";
+    let node = "this host is the only node";
     for (words, why) in [
         ("create reservation=r nodes=ALL", unsupported("create", reservations)),
         ("create res ReservationName=r", unsupported("create", reservations)),
         ("create NodeName=n1", unsupported("create", node)),
         (
             "create PartitionName=p Nodes=ALL",
-            unsupported("create", "add the partition to slotd.toml and call scontrol reconfigure"),
+            unsupported("create", "add the partition to slotd.toml and run scontrol reconfigure"),
         ),
         ("delete ReservationName=r", unsupported("delete", reservations)),
         ("delete node=n1", unsupported("delete", node)),
@@ -502,7 +502,7 @@ fn what_cannot_be_made_or_deleted_is_refused_with_what_to_do_instead() {
             "delete PartitionName=cpu",
             unsupported(
                 "delete",
-                "take the partition out of slotd.toml and call scontrol reconfigure",
+                "remove the partition from slotd.toml and run scontrol reconfigure",
             ),
         ),
         ("delete job=1", "Invalid deletion entity: job=1\n".to_owned()),
@@ -512,7 +512,7 @@ fn what_cannot_be_made_or_deleted_is_refused_with_what_to_do_instead() {
 }
 
 #[test]
-fn the_configuration_has_the_keys_that_programs_look_for() {
+fn show_config_has_slurms_keys() {
     let slotd = Slotd::start();
     let shown = slotd.line("scontrol show config").ok().stdout;
     let keys = |text: &str| {
@@ -522,7 +522,7 @@ fn the_configuration_has_the_keys_that_programs_look_for() {
             .map(|(key, _)| key.trim().to_owned());
         lines.collect::<Vec<_>>()
     };
-    // In the order of a real Slurm 22.05, whose keys were recorded; slotd's own come after them.
+    // In the order recorded from Slurm 22.05. slotd's own keys follow.
     let recorded = include_str!("recorded/config_keys.txt").lines().collect::<Vec<_>>();
     let (of_slurm, own): (Vec<_>, Vec<_>) =
         keys(&shown).into_iter().partition(|key| !key.starts_with("Slotd"));

@@ -1,8 +1,8 @@
-//! --cpu-bind. CPU numbers are those of this machine, so that the tests ask for what it has.
+//! --cpu-bind. CPU numbers depend on the machine, so the tests use the CPUs that it has.
 
 use slotd_kit::{Setup, Slotd};
 
-/// The CPUs that this test may use.
+/// Returns the CPUs that this test may use.
 fn own_cpus() -> Vec<usize> {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let list = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:")).unwrap();
@@ -26,7 +26,7 @@ fn bound(slotd: &Slotd, args: &[&str]) -> Vec<String> {
 }
 
 #[test]
-fn a_job_sees_its_own_cpus_and_none_leaves_it_them() {
+fn job_sees_its_own_cpus_even_with_none() {
     let slotd = Setup::default().unset("SLOTD_CPUS").start();
     let first = own_cpus()[0];
     for args in [&[][..], &["--cpu-bind", "none"], &["--cpu-bind=no"]] {
@@ -40,7 +40,7 @@ fn a_job_sees_its_own_cpus_and_none_leaves_it_them() {
 }
 
 #[test]
-fn two_jobs_of_one_cpu_each_have_no_cpu_in_common() {
+fn two_single_cpu_jobs_get_different_cpus() {
     let slotd = Setup::default().unset("SLOTD_CPUS").start();
     if own_cpus().len() < 2 {
         return;
@@ -59,13 +59,13 @@ fn two_jobs_of_one_cpu_each_have_no_cpu_in_common() {
 }
 
 #[test]
-fn where_more_cpus_are_counted_than_there_are_nothing_is_bound() {
+fn nothing_is_bound_if_more_cpus_are_configured_than_exist() {
     let slotd = Setup::default().set("SLOTD_CPUS", 9000).start();
     let most = (own_cpus().len() + 1).to_string();
     assert_eq!(bound(&slotd, &["-c", &most]), [format!("0 {}", list(&own_cpus()))]);
 }
 
-/// As the kernel writes it, of CPUs that stand side by side.
+/// Formats a contiguous range of CPUs as the kernel does.
 fn list(cpus: &[usize]) -> String {
     match cpus {
         [one] => one.to_string(),
@@ -75,7 +75,7 @@ fn list(cpus: &[usize]) -> String {
 }
 
 #[test]
-fn a_map_names_the_cpu_of_each_task() {
+fn map_selects_the_cpu_of_each_task() {
     let slotd = Setup::default().unset("SLOTD_CPUS").start();
     let cpus = own_cpus();
     let (first, last) = (cpus[0], *cpus.last().unwrap());
@@ -96,27 +96,27 @@ fn a_map_names_the_cpu_of_each_task() {
         let job =
             slotd.script(&["-n1"], &format!("#!/bin/sh\nsrun --cpu-bind=map_cpu:{last} true\n"));
         slotd.wait_state(job, "FAILED");
-        let told = format!(
+        let want = format!(
             "CPU binding outside of job step allocation: CPU {last}; allocated CPUs are: {first}"
         );
         let outside = slotd.output(job);
-        assert!(outside.contains(&told), "{outside}");
+        assert!(outside.contains(&want), "{outside}");
     }
 }
 
 #[test]
-fn a_job_that_names_a_cpu_gets_it_or_waits_for_it() {
+fn job_that_names_a_cpu_gets_it_or_waits_for_it() {
     let mut slotd = Setup::default().unset("SLOTD_CPUS").start();
     let cpus = own_cpus();
     let last = *cpus.last().unwrap();
     let map = format!("--cpu-bind=map_cpu:{last}");
-    assert_eq!(bound(&slotd, &[&map]), [format!("0 {last}")], "though others are free, too");
+    assert_eq!(bound(&slotd, &[&map]), [format!("0 {last}")], "although others are free too");
     let mask =
         format!("--cpu-bind=mask_cpu:{:x}", cpus.iter().fold(0u128, |mask, cpu| mask | 1 << cpu));
     assert_eq!(
         bound(&slotd, &[&mask]),
         [format!("0 {}", list(&cpus))],
-        "it has as many as it names"
+        "the job gets as many CPUs as it names"
     );
     let all = format!("-c{}", cpus.len());
     let holder = slotd.begun(&[&all], "go", ":");
@@ -124,8 +124,8 @@ fn a_job_that_names_a_cpu_gets_it_or_waits_for_it() {
     let waits: u32 = waits.stdout.trim().rsplit(' ').next().unwrap().parse().unwrap();
     slotd.wait_reason(waits, "Resources");
     let why = slotd.cmd("slotd", &["why", &waits.to_string()]).ok();
-    assert!(why.stdout.contains(&format!("CPU {last} (--cpu-bind) among them")), "{}", why.stdout);
-    // The queue as the database has it says the same.
+    assert!(why.stdout.contains(&format!("including CPU {last} (--cpu-bind)")), "{}", why.stdout);
+    // The same holds for the queue restored from the database.
     slotd.kill9();
     slotd.start_daemon();
     slotd.wait_reason(waits, "Resources");
@@ -136,18 +136,18 @@ fn a_job_that_names_a_cpu_gets_it_or_waits_for_it() {
 }
 
 #[test]
-fn tasks_find_the_masks_of_their_cpus_in_their_environment() {
+fn environment_of_tasks_has_their_cpu_masks() {
     let slotd = Setup::default().unset("SLOTD_CPUS").start();
     let cpus = own_cpus();
     let digits = cpus.last().unwrap() / 4 + 1;
     let mask = |cpu: usize| format!("0x{:0>digits$X}", 1u128 << cpu);
     let show = "env | grep ^SLURM_CPU_BIND | sort";
-    let told = |all: &str, list: &str, kind: &str| {
+    let want = |all: &str, list: &str, kind: &str| {
         let bind = format!("SLURM_CPU_BIND={all}\nSLURM_CPU_BIND_LIST={list}\n");
         format!("{bind}SLURM_CPU_BIND_TYPE={kind}\nSLURM_CPU_BIND_VERBOSE=quiet\n")
     };
     let first = mask(cpus[0]);
-    let of_first = told(&format!("quiet,mask_cpu:{first}"), &first, "mask_cpu:");
+    let of_first = want(&format!("quiet,mask_cpu:{first}"), &first, "mask_cpu:");
     for option in ["-n1", "--cpu-bind=cores"] {
         assert_eq!(
             slotd.cmd("srun", &[option, "sh", "-c", show]).ok().stdout,
@@ -157,8 +157,8 @@ fn tasks_find_the_masks_of_their_cpus_in_their_environment() {
     }
     let map = format!("map_cpu:{}", cpus[0]);
     let out = slotd.cmd("srun", &["--cpu-bind", &map, "sh", "-c", show]).ok();
-    assert_eq!(out.stdout, told(&format!("quiet,{map}"), &cpus[0].to_string(), "map_cpu:"));
-    // A batch script has no binding, and neither has a job that a step submits.
+    assert_eq!(out.stdout, want(&format!("quiet,{map}"), &cpus[0].to_string(), "map_cpu:"));
+    // Neither a batch script nor a job submitted by a step has a binding.
     let nested = format!("sbatch -W -n1 -o inner --wrap '{show}; echo end'");
     let job = slotd.script(&["-n1"], &format!("#!/bin/sh\n{show}\nsrun sh -c \"{nested}\"\n"));
     if cpus.len() > 1 {
@@ -172,7 +172,7 @@ fn tasks_find_the_masks_of_their_cpus_in_their_environment() {
 }
 
 #[test]
-fn cores_give_each_task_its_own() {
+fn cores_gives_each_task_its_own_cpu() {
     let slotd = Setup::default().unset("SLOTD_CPUS").start();
     let cpus = own_cpus();
     if cpus.len() < 2 {
@@ -185,7 +185,7 @@ fn cores_give_each_task_its_own() {
 }
 
 #[test]
-fn a_malformed_binding_is_refused() {
+fn malformed_binding_is_refused() {
     let slotd = Slotd::start();
     for bind in ["nonsense", "map_cpu:", "map_cpu:x", "mask_cpu:zz"] {
         let out = slotd.cmd("srun", &["--cpu-bind", bind, "true"]);
@@ -196,17 +196,17 @@ fn a_malformed_binding_is_refused() {
 }
 
 #[test]
-fn a_cpu_that_does_not_exist_is_told() {
+fn nonexistent_cpu_is_reported() {
     let slotd = Setup::default().set("SLOTD_CPUS", 9000).start();
     let out = slotd.cmd("srun", &["--cpu-bind", "map_cpu:8999", "true"]);
     let there = list(&own_cpus());
-    let told = format!(
+    let want = format!(
         "srun: error: CPU 8999 requested by --cpu-bind, CPUs {there} on this host\n\
          srun: error: Unable to allocate resources: Unable to satisfy cpu bind request\n"
     );
-    assert_eq!((out.stderr.as_str(), out.code), (&*told, 1));
+    assert_eq!((out.stderr.as_str(), out.code), (&*want, 1));
     assert!(slotd.all_records().is_empty());
-    // One that the job has, but not the machine; once for all tasks that it befalls.
+    // CPUs that the job has but the machine lacks are reported once for all affected tasks.
     let out = slotd.cmd(
         "salloc",
         &["-Q", "--exclusive", "srun", "-n", "3", "--cpu-bind", "map_cpu:8999,8999,8998", "true"],

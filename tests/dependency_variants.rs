@@ -1,8 +1,8 @@
-//! Each kind of dependency.
+//! All kinds of dependencies.
 
 use slotd_kit::Slotd;
 
-/// Whether a job with this dependency on a job that ends with `exit` runs. `None`: it never can.
+/// Whether a job with this dependency on a job that exits with `exit` runs. `None`: it never can.
 fn runs(slotd: &Slotd, kind: &str, exit: &str) -> Option<()> {
     let gate = format!("go{kind}{}", exit.replace(' ', ""));
     let first = slotd.wrap(&[], &format!("{}; {exit}", slotd.gate(&gate)));
@@ -23,28 +23,28 @@ fn runs(slotd: &Slotd, kind: &str, exit: &str) -> Option<()> {
 }
 
 #[test]
-fn afterok_wants_success() {
+fn afterok_requires_success() {
     let slotd = Slotd::start();
     assert_eq!(runs(&slotd, "afterok", "exit 0"), Some(()));
     assert_eq!(runs(&slotd, "afterok", "exit 1"), None);
 }
 
 #[test]
-fn afternotok_wants_failure() {
+fn afternotok_requires_failure() {
     let slotd = Slotd::start();
     assert_eq!(runs(&slotd, "afternotok", "exit 0"), None);
     assert_eq!(runs(&slotd, "afternotok", "exit 1"), Some(()));
 }
 
 #[test]
-fn afterany_wants_the_end() {
+fn afterany_requires_the_end() {
     let slotd = Slotd::start();
     assert_eq!(runs(&slotd, "afterany", "exit 0"), Some(()));
     assert_eq!(runs(&slotd, "afterany", "exit 1"), Some(()));
 }
 
 #[test]
-fn after_wants_the_start() {
+fn after_requires_the_start() {
     let slotd = Slotd::start();
     let blocker = slotd.endless(&["-c", "4"]);
     let first = slotd.wrap(&["-c", "2"], "exec sleep 1000");
@@ -56,7 +56,7 @@ fn after_wants_the_start() {
 }
 
 #[test]
-fn after_may_add_minutes() {
+fn after_can_add_minutes() {
     let slotd = Slotd::start();
     let first = slotd.endless(&[]);
     let second = slotd.wrap(&["-d", &format!("after:{first}+60")], "true");
@@ -67,7 +67,7 @@ fn after_may_add_minutes() {
 }
 
 #[test]
-fn several_jobs_may_be_named_in_both_ways() {
+fn several_jobs_can_be_joined_by_colons_or_commas() {
     let slotd = Slotd::start();
     let first = slotd.wrap(&[], &slotd.gate("one"));
     let second = slotd.wrap(&[], &slotd.gate("two"));
@@ -83,7 +83,7 @@ fn several_jobs_may_be_named_in_both_ways() {
 }
 
 #[test]
-fn a_question_mark_is_or() {
+fn question_mark_means_or() {
     let slotd = Slotd::start();
     let good = slotd.wrap(&[], "true");
     let bad = slotd.wrap(&[], "false");
@@ -96,7 +96,7 @@ fn a_question_mark_is_or() {
 }
 
 #[test]
-fn singletons_of_one_name_run_one_at_a_time() {
+fn singletons_with_the_same_name_run_one_at_a_time() {
     let slotd = Slotd::start();
     let first = slotd.wrap(&["-J", "only"], &slotd.gate("go"));
     let second = slotd.wrap(&["-J", "only", "-d", "singleton"], "true");
@@ -106,7 +106,7 @@ fn singletons_of_one_name_run_one_at_a_time() {
     slotd.wait_reason(second, "Dependency");
     slotd.wait_reason(third, "Dependency");
     slotd.open("go");
-    // Two that wait do not block each other.
+    // Two pending singletons do not block each other.
     let (second, third) =
         (slotd.wait_state(second, "COMPLETED"), slotd.wait_state(third, "COMPLETED"));
     slotd.wait_state(first, "COMPLETED");
@@ -114,7 +114,7 @@ fn singletons_of_one_name_run_one_at_a_time() {
 }
 
 #[test]
-fn a_finished_job_satisfies_at_once() {
+fn ended_job_satisfies_a_dependency_immediately() {
     let slotd = Slotd::start();
     let first = slotd.wrap(&[], "true");
     slotd.wait_state(first, "COMPLETED");
@@ -127,7 +127,7 @@ fn a_finished_job_satisfies_at_once() {
 }
 
 #[test]
-fn a_dependency_that_never_comes_may_end_the_job() {
+fn unsatisfiable_dependency_can_cancel_the_job() {
     let slotd = Slotd::start();
     let bad = slotd.wrap(&[], "false");
     slotd.wait_end(bad);
@@ -137,7 +137,7 @@ fn a_dependency_that_never_comes_may_end_the_job() {
 }
 
 #[test]
-fn an_array_is_waited_for_as_a_whole() {
+fn dependency_on_an_array_waits_for_all_tasks() {
     let slotd = Slotd::start();
     let array = slotd.wrap(
         &["-a", "0-2"],
@@ -152,7 +152,7 @@ fn an_array_is_waited_for_as_a_whole() {
 }
 
 #[test]
-fn one_failed_task_fails_afterok_of_its_array() {
+fn failed_task_fails_afterok_of_its_array() {
     let slotd = Slotd::start();
     let array = slotd.wrap(&["-a", "0-2"], "[ $SLURM_ARRAY_TASK_ID != 1 ]");
     let ok = slotd.wrap(&["-d", &format!("afterok:{array}")], "true");
@@ -163,7 +163,7 @@ fn one_failed_task_fails_afterok_of_its_array() {
 }
 
 #[test]
-fn aftercorr_goes_task_by_task() {
+fn aftercorr_applies_task_by_task() {
     let slotd = Slotd::start();
     let gate = slotd.gate("go");
     let first = slotd.wrap(
@@ -184,7 +184,7 @@ fn aftercorr_goes_task_by_task() {
 }
 
 #[test]
-fn a_cancelled_job_is_no_success() {
+fn cancelled_job_does_not_count_as_success() {
     let slotd = Slotd::start();
     let first = slotd.wrap(&["-H"], "true");
     let ok = slotd.wrap(&["-d", &format!("afterok:{first}")], "true");
@@ -194,7 +194,7 @@ fn a_cancelled_job_is_no_success() {
     slotd.wait_reason(ok, "DependencyNeverSatisfied");
 }
 
-/// Two jobs that end when the gate opens: one in success and one in failure.
+/// Submits two jobs that end when the gate opens, one successfully and one with a failure.
 #[track_caller]
 fn good_and_bad(slotd: &Slotd) -> (u32, u32) {
     let gate = slotd.gate("go");
@@ -217,7 +217,7 @@ fn dependency_after_jobs() {
     slotd.cmd("scontrol", &["release", &one.to_string()]).ok();
     slotd.wait_state(one, "RUNNING");
     slotd.wait_reason(id, "Dependency");
-    // A start is enough, and so is a cancellation.
+    // The start of a job or its cancellation is enough.
     slotd.cancel(two);
     slotd.wait_state(id, "COMPLETED");
     assert_eq!(slotd.state(one), "RUNNING");
@@ -263,20 +263,20 @@ fn dependency_jobs_are_separated_by_commas_or_colons() {
 }
 
 #[test]
-fn a_question_mark_lets_one_of_several_dependencies_do() {
+fn question_mark_requires_only_one_dependency() {
     let slotd = Slotd::start();
     let (good, bad) = good_and_bad(&slotd);
     let id = depending(&slotd, &format!("afterok:{bad}?afterok:{good}"));
     slotd.wait_reason(id, "Dependency");
     slotd.open("go");
     slotd.wait_state(id, "COMPLETED");
-    // One `?` is enough for all of them.
+    // A single `?` applies to all of them.
     let mixed = depending(&slotd, &format!("afterok:{good},afterok:{good}?afterok:{bad}"));
     slotd.wait_state(mixed, "COMPLETED");
 }
 
 #[test]
-fn after_with_minutes_waits_so_long_after_the_start() {
+fn after_with_minutes_waits_that_long_after_the_start() {
     let slotd = Slotd::start();
     let first = slotd.endless(&[]);
     let id = depending(&slotd, &format!("after:{first}+5"));
@@ -285,7 +285,7 @@ fn after_with_minutes_waits_so_long_after_the_start() {
 }
 
 #[test]
-fn a_dependency_is_checked_at_submission() {
+fn dependencies_are_checked_at_submission() {
     let slotd = Slotd::start();
     for expression in
         ["foo:1", "afterok:abc", "afterok", "afterok:", "after:1+x", "singleton:3", "afterok:99999"]

@@ -1,11 +1,11 @@
-//! SLOTD_NOTIFY_CMD.
+//! SLOTD_NOTIFY_CMD: the notification hook.
 
 use slotd_kit::{Setup, Slotd, proc, scripts, until};
 
-/// A hook that writes a line about each job.
+/// Starts a daemon with a hook that writes a line about each job.
 fn with_hook() -> Slotd {
     let mut slotd = Setup::default().prepare();
-    let log = slotd.path("told");
+    let log = slotd.path("sent");
     let hook = format!(
         "echo \"$SLOTD_JOB_ID|$SLOTD_JOB_NAME|$SLOTD_JOB_STATE|$SLOTD_JOB_PARTITION|$SLOTD_JOB_REASON\" >> '{}'",
         log.display()
@@ -16,68 +16,68 @@ fn with_hook() -> Slotd {
 }
 
 #[test]
-fn the_hook_is_told_of_each_end() {
+fn hook_runs_when_a_job_ends() {
     let slotd = with_hook();
     let good = slotd.wrap(&["-J", "good one"], "true");
-    slotd.wait_text("told", &format!("{good}|good one|COMPLETED|cpu|None\n"));
+    slotd.wait_text("sent", &format!("{good}|good one|COMPLETED|cpu|None\n"));
     let bad = slotd.wrap(&["-J", "bad"], "exit 3");
-    slotd.wait_text("told", &format!("{bad}|bad|FAILED|cpu|NonZeroExitCode\n"));
+    slotd.wait_text("sent", &format!("{bad}|bad|FAILED|cpu|NonZeroExitCode\n"));
     let cancelled = slotd.wrap(&["-H", "-J", "gone"], "true");
     slotd.cancel(cancelled);
-    slotd.wait_text("told", &format!("{cancelled}|gone|CANCELLED|cpu|CancelledByUser\n"));
+    slotd.wait_text("sent", &format!("{cancelled}|gone|CANCELLED|cpu|CancelledByUser\n"));
     let late = slotd.wrap(&["-t", "0:01", "-J", "late"], "exec sleep 1000");
-    slotd.wait_text("told", &format!("{late}|late|TIMEOUT|cpu|TimeLimit\n"));
-    assert_eq!(slotd.read("told").lines().count(), 4);
+    slotd.wait_text("sent", &format!("{late}|late|TIMEOUT|cpu|TimeLimit\n"));
+    assert_eq!(slotd.read("sent").lines().count(), 4);
 }
 
 #[test]
 fn steps_do_not_notify() {
     let slotd = with_hook();
     let job = slotd.script(&[], "#!/bin/sh\nsrun true\nsrun true\n");
-    slotd.wait_text("told", "COMPLETED");
+    slotd.wait_text("sent", "COMPLETED");
     let srun = slotd.cmd("srun", &["-J", "alone", "true"]).ok();
     drop(srun);
-    slotd.wait_text("told", "|alone|");
-    let told = slotd.read("told");
-    assert_eq!(told.lines().count(), 2, "{told}");
-    assert!(told.starts_with(&format!("{job}|job.sh|")), "{told}");
+    slotd.wait_text("sent", "|alone|");
+    let sent = slotd.read("sent");
+    assert_eq!(sent.lines().count(), 2, "{sent}");
+    assert!(sent.starts_with(&format!("{job}|job.sh|")), "{sent}");
 }
 
 #[test]
-fn each_array_task_is_a_job() {
+fn each_array_task_notifies() {
     let slotd = with_hook();
     let job = slotd.wrap(&["-a", "0-2"], "true");
     slotd.wait_array(job, 3);
     slotd.wait("three lines", || {
-        (std::fs::read_to_string(slotd.path("told")).unwrap_or_default().lines().count() == 3)
+        (std::fs::read_to_string(slotd.path("sent")).unwrap_or_default().lines().count() == 3)
             .then_some(())
     });
 }
 
 #[test]
-fn tasks_that_are_cancelled_together_are_named_by_the_array() {
+fn tasks_cancelled_together_share_a_notification() {
     let slotd = with_hook();
     let array = slotd.wrap(&["-H", "-a", "0-9", "-J", "many"], "true");
     slotd.cmd("scancel", &[format!("{array}_[5-6]")]).ok();
-    slotd.wait_text("told", &format!("{array}_[5-6]|many|CANCELLED|cpu|"));
+    slotd.wait_text("sent", &format!("{array}_[5-6]|many|CANCELLED|cpu|"));
     slotd.cmd("scancel", &[format!("{array}_8")]).ok();
-    slotd.wait_text("told", &format!("{array}_8|many|CANCELLED|cpu|"));
+    slotd.wait_text("sent", &format!("{array}_8|many|CANCELLED|cpu|"));
     slotd.cancel(array);
-    slotd.wait_text("told", &format!("{array}_[0-4,7,9]|many|CANCELLED|cpu|"));
+    slotd.wait_text("sent", &format!("{array}_[0-4,7,9]|many|CANCELLED|cpu|"));
 }
 
 #[test]
-fn a_requeue_is_no_end() {
+fn requeue_does_not_notify() {
     let slotd = with_hook();
     let job = slotd.wrap(&["--requeue"], "exit 1");
     slotd.wait_state(job, "FAILED");
-    slotd.wait_text("told", "FAILED");
-    // A line about the first run would have come before it.
-    assert_eq!(slotd.read("told").lines().count(), 1);
+    slotd.wait_text("sent", "FAILED");
+    // A line about the first run would have come first.
+    assert_eq!(slotd.read("sent").lines().count(), 1);
 }
 
 #[test]
-fn a_failing_hook_touches_no_job() {
+fn failing_hook_does_not_affect_jobs() {
     for hook in ["exit 7", "no-such-program", "kill -9 $$"] {
         let slotd = Setup::default().set("SLOTD_NOTIFY_CMD", hook).start();
         for _ in 0..3 {
@@ -88,7 +88,7 @@ fn a_failing_hook_touches_no_job() {
 }
 
 #[test]
-fn a_hanging_hook_is_ended_and_holds_up_nothing() {
+fn hanging_hook_is_killed_and_delays_nothing() {
     let hangs = "exec sleep 1000";
     let slotd =
         Setup::default().set("SLOTD_NOTIFY_TIMEOUT", 1).set("SLOTD_NOTIFY_CMD", hangs).start();
@@ -96,8 +96,9 @@ fn a_hanging_hook_is_ended_and_holds_up_nothing() {
     for job in &jobs {
         slotd.wait_state(*job, "COMPLETED");
     }
-    // More than run at once: the later ones get their turn when the first are ended. On a busy
-    // machine a hook is ended before its shell does anything, so that the daemon tells of it.
+    // There are more hooks than may run at once, so the later ones start when the first are killed.
+    // On a busy machine, a hook is killed before its shell does anything, so the test reads the
+    // daemon's log.
     let killed = |job: &u32| format!("SLOTD_NOTIFY_CMD for job {job} was killed after 1 s\n");
     slotd.wait("all hooks", || {
         let log = slotd.log();
@@ -113,31 +114,31 @@ fn a_hanging_hook_is_ended_and_holds_up_nothing() {
 }
 
 #[test]
-fn a_name_is_never_a_command() {
+fn job_name_is_never_executed() {
     let slotd = with_hook();
     let name = "$(touch evil); `touch evil` ' \" ; touch evil #";
     let job = slotd.wrap(&["-J", name], "true");
-    slotd.wait_text("told", &format!("{job}|{name}|COMPLETED"));
+    slotd.wait_text("sent", &format!("{job}|{name}|COMPLETED"));
     assert!(!slotd.exists("evil") && !std::path::Path::new("/evil").exists());
 }
 
 #[test]
-fn an_end_that_came_without_a_daemon_is_told_by_the_next_one() {
+fn next_daemon_notifies_of_an_end_without_a_daemon() {
     let mut slotd = with_hook();
     let job = slotd.begun(&[], "go", "true");
     slotd.kill9();
     slotd.open("go");
     slotd.wait("its end", || slotd.job_dir(job).join("exit_status").exists().then_some(()));
     slotd.start_daemon();
-    slotd.wait_text("told", &format!("{job}|wrap|COMPLETED"));
+    slotd.wait_text("sent", &format!("{job}|wrap|COMPLETED"));
 }
 
 #[test]
-fn what_an_earlier_daemon_had_not_told_is_told_by_the_next_one() {
+fn pending_notifications_are_sent_by_the_next_daemon() {
     let mut slotd = Setup::default().prepare();
-    let (gate, log) = (slotd.path("gate"), slotd.path("told"));
-    // Four of them run at once; the others wait for their turn. What a hook does after the end of
-    // its daemon has a few seconds, so that each tells first and waits then.
+    let (gate, log) = (slotd.path("gate"), slotd.path("sent"));
+    // Four hooks run at once, and the others wait. After its daemon ends, a hook has only a few
+    // seconds, so each one first writes its line and then waits.
     slotd.reset_var(
         "SLOTD_NOTIFY_CMD",
         format!(
@@ -151,59 +152,59 @@ fn what_an_earlier_daemon_had_not_told_is_told_by_the_next_one() {
     for job in &jobs {
         slotd.wait_state(*job, "COMPLETED");
     }
-    let told = || -> Vec<u32> {
+    let sent = || -> Vec<u32> {
         std::fs::read_to_string(&log)
             .unwrap_or_default()
             .lines()
             .map(|line| line.parse().unwrap())
             .collect()
     };
-    slotd.wait("four hooks", || (told().len() >= 4).then_some(()));
+    slotd.wait("four hooks", || (sent().len() >= 4).then_some(()));
     slotd.stop();
     std::fs::write(&gate, "").unwrap();
     slotd.start_daemon();
-    slotd.wait("all hooks", || (told().len() >= jobs.len()).then_some(()));
-    let mut told = told();
-    told.sort_unstable();
-    assert_eq!(told, jobs, "each once");
+    slotd.wait("all hooks", || (sent().len() >= jobs.len()).then_some(()));
+    let mut sent = sent();
+    sent.sort_unstable();
+    assert_eq!(sent, jobs, "each job is notified once");
 }
 
-/// The hook of the repository with this name.
+/// Returns the hook with this name in the repository.
 fn hook(name: &str) -> String {
     format!("{}/contrib/hooks/{name}", env!("CARGO_MANIFEST_DIR"))
 }
 
-/// A program in place of the one that a hook calls. It writes its words, each with a bar after it,
-/// and its standard input.
+/// Creates a program that replaces the one a hook calls. It writes its arguments, each followed by
+/// a bar, and its standard input.
 fn pretend(slotd: &Slotd, program: &str) {
-    let told = slotd.path("told");
+    let sent = slotd.path("sent");
     let text = format!(
         "#!/bin/sh\n{{ printf '%s|' \"$@\"; echo; cat; echo .; }} >> '{}'\n",
-        told.display()
+        sent.display()
     );
     scripts::executable(&slotd.base.join("bin").join(program), &text);
 }
 
 #[test]
-fn the_hook_for_the_desktop_tells_how_bad_an_end_is() {
+fn desktop_hook_sets_the_urgency_by_the_end() {
     let mut slotd = Setup::default().prepare();
     pretend(&slotd, "notify-send");
     slotd.reset_var("SLOTD_NOTIFY_CMD", hook("notify-send"));
     slotd.start_daemon();
     slotd.wrap(&["-J", "good one"], "true");
-    let good = slotd.wait_text("told", ".\n");
+    let good = slotd.wait_text("sent", ".\n");
     assert_eq!(
         good,
         "--app-name=slotd|--icon=emblem-default|--urgency=low|--|Job 1: COMPLETED|good one|\n.\n"
     );
     slotd.wrap(&["-J", "bad"], "exit 3");
-    let both = slotd.wait_text("told", "bad");
+    let both = slotd.wait_text("sent", "bad");
     let bad = "--app-name=slotd|--icon=dialog-error|--urgency=critical|--|Job 2: FAILED|bad (NonZeroExitCode)|";
     assert!(both.contains(bad), "{both}");
 }
 
 #[test]
-fn the_hook_for_the_desktop_knows_every_event() {
+fn desktop_hook_handles_every_event() {
     let mut slotd = Setup::default().prepare();
     pretend(&slotd, "notify-send");
     slotd.reset_var("SLOTD_NOTIFY_CMD", hook("notify-send"));
@@ -216,36 +217,36 @@ fn the_hook_for_the_desktop_knows_every_event() {
     );
     let never = slotd.wrap(&["-J", "late", "-d", &format!("afterok:{blocker}")], "true");
     slotd.open("go");
-    let told = slotd.wait_text("told", "can never start");
+    let sent = slotd.wait_text("sent", "can never start");
     assert!(
-        told.contains("--icon=dialog-warning|--urgency=critical|--|Job 3 can never start|"),
-        "{told}"
+        sent.contains("--icon=dialog-warning|--urgency=critical|--|Job 3 can never start|"),
+        "{sent}"
     );
     assert!(
-        told.contains("job 3 (late) can never start: it waits for afterok:1, which can never be: it is FAILED|"),
-        "{told}"
+        sent.contains("job 3 (late) can never start: it waits for afterok:1, which can never be satisfied: it is FAILED|"),
+        "{sent}"
     );
-    let told = slotd.wait_text("told", "Array");
+    let sent = slotd.wait_text("sent", "Array");
     let want = format!(
         "--urgency=critical|--|Array {array}: FAILED|s&lt;w&gt;eep: 1 completed, 1 failed, 0 cancelled|"
     );
-    assert!(told.contains(&want), "{told}");
+    assert!(sent.contains(&want), "{sent}");
     slotd.cancel(never);
-    slotd.wait_text("told", "The queue is empty");
-    let told = slotd.wait_text("told", "|Jobs 1 to 3");
+    slotd.wait_text("sent", "The queue is empty");
+    let sent = slotd.wait_text("sent", "|Jobs 1 to 3");
     let want = "|Jobs 1 to 3: FAILED|late: 1 completed, 2 failed, 1 cancelled|";
-    assert!(told.contains(want), "{told}");
+    assert!(sent.contains(want), "{sent}");
     assert!(
-        told.contains("|The queue is empty: FAILED|1 completed, 2 failed, 1 cancelled|"),
-        "{told}"
+        sent.contains("|The queue is empty: FAILED|1 completed, 2 failed, 1 cancelled|"),
+        "{sent}"
     );
-    assert_eq!(told.matches("--app-name").count(), 4, "{told}");
+    assert_eq!(sent.matches("--app-name").count(), 4, "{sent}");
 }
 
-/// A hook that writes a line about each event.
+/// Starts a daemon with a hook that writes a line about each event.
 fn hears(events: &str) -> Slotd {
     let mut slotd = Setup::default().prepare();
-    let log = slotd.path("told");
+    let log = slotd.path("sent");
     let hook = format!(
         "echo \"$SLOTD_EVENT|$SLOTD_EVENT_TEXT|$SLOTD_JOB_ID|$SLOTD_JOB_STATE\" >> '{}'",
         log.display()
@@ -257,7 +258,7 @@ fn hears(events: &str) -> Slotd {
 }
 
 #[test]
-fn what_is_counted_outlives_a_daemon_that_is_killed() {
+fn counters_survive_a_daemon_crash() {
     let mut slotd = hears("array,queue,chain");
     let array = slotd.wrap(
         &["-a", "0-1", "--mem", "1"],
@@ -275,12 +276,12 @@ fn what_is_counted_outlives_a_daemon_that_is_killed() {
     slotd.kill9();
     slotd.start_daemon();
     slotd.open("go");
-    // Hooks run beside each other: the last event need not be the last line.
+    // Hooks run in parallel, so the last event need not be the last line.
     for event in ["array|", "chain|", "queue|"] {
-        slotd.wait_text("told", event);
+        slotd.wait_text("sent", event);
     }
-    let told = slotd.read("told");
-    let mut lines: Vec<&str> = told.lines().collect();
+    let sent = slotd.read("sent");
+    let mut lines: Vec<&str> = sent.lines().collect();
     lines.sort_unstable();
     let want = [
         format!("array|array {array} (wrap) has ended: 2 tasks: 2 COMPLETED|{array}|COMPLETED"),
@@ -292,7 +293,7 @@ fn what_is_counted_outlives_a_daemon_that_is_killed() {
     assert_eq!(lines, want);
 }
 
-/// The processes that a hook or a program of the host has written down.
+/// Waits for the PIDs that a hook or a program has written.
 fn written(slotd: &Slotd, name: &str, count: usize) -> Vec<i32> {
     slotd.wait("its processes", || {
         let text = std::fs::read_to_string(slotd.path(name)).ok()?;
@@ -302,7 +303,7 @@ fn written(slotd: &Slotd, name: &str, count: usize) -> Vec<i32> {
 }
 
 #[test]
-fn a_hook_that_hangs_does_not_outlive_the_daemon_nor_does_what_it_has_started() {
+fn hanging_hook_and_its_children_end_with_the_daemon() {
     for is_killed in [true, false] {
         let mut slotd = Setup::default().prepare();
         let pids = slotd.path("pids").display().to_string();
@@ -328,22 +329,22 @@ fn a_hook_that_hangs_does_not_outlive_the_daemon_nor_does_what_it_has_started() 
 }
 
 #[test]
-fn a_hook_that_works_has_a_few_seconds_when_the_daemon_ends() {
+fn working_hook_gets_a_few_seconds_when_the_daemon_stops() {
     let mut slotd = Setup::default().prepare();
     let work = slotd.work();
     let hook =
-        format!("cd '{}'; echo $$ > pid; {}; echo told > told", work.display(), slotd.gate("go"));
+        format!("cd '{}'; echo $$ > pid; {}; echo sent > sent", work.display(), slotd.gate("go"));
     slotd.reset_var("SLOTD_NOTIFY_CMD", hook);
     slotd.start_daemon();
     slotd.wrap(&[], "true");
     written(&slotd, "pid", 1);
     slotd.stop();
     slotd.open("go");
-    slotd.wait_text("told", "told\n");
+    slotd.wait_text("sent", "sent\n");
 }
 
 #[test]
-fn an_nvidia_smi_that_hangs_does_not_outlive_the_daemon_nor_does_what_it_has_started() {
+fn hanging_nvidia_smi_and_its_children_end_with_the_daemon() {
     for is_killed in [true, false] {
         let mut slotd = Setup::default().unset("SLOTD_GPU_COUNT").prepare();
         let pids = slotd.path("pids").display().to_string();

@@ -1,4 +1,4 @@
-//! Where the output of batch jobs goes.
+//! Output files of batch jobs.
 
 use slotd_kit::Slotd;
 use std::os::unix::fs::PermissionsExt;
@@ -13,7 +13,7 @@ fn output_and_errors_go_to_one_file_by_default() {
 }
 
 #[test]
-fn errors_may_have_a_file_of_their_own() {
+fn errors_can_have_a_separate_file() {
     let slotd = Slotd::start();
     let job = slotd.wrap(&["-o", "o.txt", "-e", "e.txt"], "echo out; echo err >&2");
     slotd.wait_state(job, "COMPLETED");
@@ -21,7 +21,7 @@ fn errors_may_have_a_file_of_their_own() {
 }
 
 #[test]
-fn patterns_are_filled_in() {
+fn patterns_are_expanded() {
     let slotd = Slotd::start();
     let job = slotd.wrap(&["-J", "nm", "-o", "o_%x_%j_%%_%4j_%A_%a.out"], "echo x");
     slotd.wait_state(job, "COMPLETED");
@@ -33,7 +33,7 @@ fn patterns_are_filled_in() {
 }
 
 #[test]
-fn array_tasks_have_files_of_their_own() {
+fn array_tasks_have_separate_files() {
     let slotd = Slotd::start();
     let job = slotd.wrap(&["-a", "3,7"], "echo task=$SLURM_ARRAY_TASK_ID");
     slotd.wait_array(job, 2);
@@ -45,7 +45,7 @@ fn array_tasks_have_files_of_their_own() {
 }
 
 #[test]
-fn the_tokens_of_tasks_that_wait_together_stay_in_the_names_that_are_shown() {
+fn shown_paths_of_pending_tasks_keep_their_task_tokens() {
     let slotd = Slotd::start();
     let job = slotd.wrap(&["-H", "-a", "3,7", "-o", "o_%A_%a_%4a_%b.txt", "-e", "e_%03b"], "true");
     let shown = |id: &str| {
@@ -58,12 +58,12 @@ fn the_tokens_of_tasks_that_wait_together_stay_in_the_names_that_are_shown() {
         slotd.records(job).iter().any(slotd_kit::Record::is_over).then_some(())
     });
     assert_eq!(slotd.read(&format!("o_{job}_7_0007_7.txt")), "");
-    // One task that is left alone is known.
+    // If only one task is left, its index is known.
     assert_eq!(shown(&job.to_string()), format!("o_{job}_3_0003_3.txt|e_003|"));
 }
 
 #[test]
-fn missing_directories_are_made() {
+fn missing_directories_are_created() {
     let slotd = Slotd::start();
     let job = slotd.wrap(&["-o", "a/b/%j/out", "-e", "c/err"], "echo x; echo y >&2");
     slotd.wait_state(job, "COMPLETED");
@@ -72,7 +72,7 @@ fn missing_directories_are_made() {
 }
 
 #[test]
-fn a_file_that_cannot_be_made_fails_the_job_and_says_why() {
+fn job_whose_files_cannot_be_opened_fails_and_the_queue_continues() {
     let slotd = Slotd::start();
     slotd.write("file", "");
     let job = slotd.wrap(&["-o", "file/out"], "echo ran > ran");
@@ -83,13 +83,13 @@ fn a_file_that_cannot_be_made_fails_the_job_and_says_why() {
     let ended = slotd.wait_state(job, "FAILED");
     assert_eq!((ended.reason().as_str(), ended.exit().as_str()), ("JobLaunchFailure", "0:53"));
     assert!(!slotd.exists("ran"));
-    // The queue goes on.
+    // Other jobs still run.
     let job = slotd.wrap(&[], "true");
     slotd.wait_state(job, "COMPLETED");
 }
 
 #[test]
-fn files_are_emptied_or_added_to() {
+fn files_are_truncated_or_appended_to() {
     let slotd = Slotd::start();
     for (args, expected) in [
         (vec!["-o", "f"], "one\n"),
@@ -104,7 +104,7 @@ fn files_are_emptied_or_added_to() {
 }
 
 #[test]
-fn two_jobs_may_write_one_file() {
+fn several_jobs_can_append_to_one_file() {
     let slotd = Slotd::start();
     let line = "0123456789".repeat(20);
     let script = format!("for i in 1 2 3 4 5 6 7 8 9 10; do echo {line}; done");
@@ -119,7 +119,7 @@ fn two_jobs_may_write_one_file() {
 }
 
 #[test]
-fn the_file_is_there_as_soon_as_the_job_runs() {
+fn output_file_exists_while_the_job_runs() {
     let slotd = Slotd::start();
     let job = slotd.endless(&[]);
     slotd.wait("the file", || slotd.exists(&format!("slurm-{job}.out")).then_some(()));
@@ -138,7 +138,7 @@ fn input_comes_from_dev_null_or_a_file() {
 }
 
 #[test]
-fn a_working_directory_that_is_not_there_is_refused_with_its_path() {
+fn missing_working_directory_is_refused_with_its_path() {
     let slotd = Slotd::start();
     let missing = slotd.path("typo").display().to_string();
     slotd.write("file", "");
@@ -162,7 +162,7 @@ fn a_working_directory_that_is_not_there_is_refused_with_its_path() {
 }
 
 #[test]
-fn a_shell_whose_directory_was_removed_submits_no_job_but_to_another_one() {
+fn shell_in_a_removed_directory_can_only_submit_to_another_one() {
     let slotd = Slotd::start();
     let work = slotd.work().display().to_string();
     let mut shell = slotd.shell();
@@ -196,7 +196,7 @@ fn a_shell_whose_directory_was_removed_submits_no_job_but_to_another_one() {
 }
 
 #[test]
-fn a_working_directory_that_may_not_be_entered_is_refused() {
+fn inaccessible_working_directory_is_refused() {
     const CAP_DAC_OVERRIDE: libc::c_ulong = 1;
     const CAP_DAC_READ_SEARCH: libc::c_ulong = 2;
     let slotd = Slotd::start();
@@ -204,8 +204,8 @@ fn a_working_directory_that_may_not_be_entered_is_refused() {
     std::fs::set_permissions(slotd.path("locked"), std::fs::Permissions::from_mode(0o600)).unwrap();
     let mut sbatch = slotd.command("sbatch");
     sbatch.args(["-D", "locked", "--wrap", "pwd"]);
-    // SAFETY: prctl alone. Root enters any directory by these capabilities; who is not root has
-    // none to drop.
+    // SAFETY: only prctl is called. Root can enter any directory because of these capabilities;
+    // other users have none to drop.
     unsafe {
         sbatch.pre_exec(|| {
             libc::prctl(libc::PR_CAPBSET_DROP, CAP_DAC_OVERRIDE, 0, 0, 0);
@@ -218,12 +218,12 @@ fn a_working_directory_that_may_not_be_entered_is_refused() {
         "unable to use the working directory {}: Permission denied",
         slotd.path("locked").display()
     );
-    assert!(out.stderr.contains(&said) && !out.stderr.contains("make it"), "{}", out.stderr);
+    assert!(out.stderr.contains(&said) && !out.stderr.contains("create it"), "{}", out.stderr);
     assert!(slotd.all_records().is_empty());
 }
 
 #[test]
-fn a_job_that_waits_may_get_its_working_directory_from_others() {
+fn working_directory_of_a_dependent_job_can_be_created_later() {
     let slotd = Slotd::start();
     let first = slotd.begun(&[], "go", "mkdir made");
     let after = format!("afterok:{first}");
@@ -240,15 +240,15 @@ fn a_job_that_waits_may_get_its_working_directory_from_others() {
 }
 
 #[test]
-fn a_working_directory_that_is_gone_at_the_start_fails_the_job_and_is_not_made() {
+fn working_directory_missing_at_the_start_fails_the_job_and_is_not_created() {
     let slotd = Slotd::start();
     std::fs::create_dir(slotd.path("gone")).unwrap();
     let out = slotd.path("out").display().to_string();
-    let told = slotd.wrap(&["--hold", "-D", "gone", "-o", &out], "touch ran");
-    let untold = slotd.wrap(&["--hold", "-D", "gone"], "touch ran");
+    let with_output = slotd.wrap(&["--hold", "-D", "gone", "-o", &out], "touch ran");
+    let without = slotd.wrap(&["--hold", "-D", "gone"], "touch ran");
     std::fs::remove_dir(slotd.path("gone")).unwrap();
     let gone = slotd.path("gone").display().to_string();
-    for job in [told, untold] {
+    for job in [with_output, without] {
         slotd.cmd("scontrol", &["release", &job.to_string()]).ok();
         let record = slotd.wait_state(job, "FAILED");
         assert_eq!(
@@ -263,7 +263,7 @@ fn a_working_directory_that_is_gone_at_the_start_fails_the_job_and_is_not_made()
 }
 
 #[test]
-fn a_batch_job_has_the_limits_of_its_submitter_or_those_that_it_names() {
+fn batch_job_gets_the_propagated_limits_of_its_submitter() {
     let slotd = Slotd::start();
     let seen = |propagate: &str| {
         let script = "ulimit -Sn; ulimit -Sc";
@@ -288,7 +288,7 @@ fn a_batch_job_has_the_limits_of_its_submitter_or_those_that_it_names() {
 }
 
 #[test]
-fn the_script_of_a_job_is_in_its_directory_from_its_submission_on() {
+fn script_is_in_the_job_directory_from_submission_on() {
     let slotd = Slotd::start();
     let job = slotd.script(&["--hold"], "#!/bin/sh\necho held\n");
     let stored = slotd.job_dir(job).join("script.sh");
@@ -299,14 +299,14 @@ fn the_script_of_a_job_is_in_its_directory_from_its_submission_on() {
     let names = std::fs::read_dir(slotd.job_dir(job))
         .unwrap()
         .map(|file| file.unwrap().file_name().into_string().unwrap());
-    // What the job is stands in its exit record where it was over at once.
+    // If the job ended immediately, its exit record describes it instead.
     let mut names: Vec<String> = names.filter(|name| name != "job.json").collect();
     names.sort_unstable();
     assert_eq!(names, ["exit_status", "runner.sh", "script.sh"]);
 }
 
 #[test]
-fn the_mask_of_the_submitter_holds_for_files() {
+fn umask_of_the_submitter_applies_to_output_files() {
     use std::os::unix::fs::PermissionsExt;
     let slotd = Slotd::start();
     let out = slotd.sh("umask 027; sbatch --parsable --wrap 'touch made'").ok();
@@ -319,14 +319,14 @@ fn the_mask_of_the_submitter_holds_for_files() {
 }
 
 #[test]
-fn a_large_output_is_whole() {
+fn large_output_is_complete() {
     let slotd = Slotd::start();
     let job = slotd.wrap(&[], "head -c 20000000 /dev/zero | tr '\\0' x");
     slotd.wait_state(job, "COMPLETED");
     assert_eq!(slotd.output(job).len(), 20_000_000);
 }
 
-/// Runs a job with this pattern for its output: the file with this name has it.
+/// Runs a job with this output pattern and checks that the file with this name has its output.
 #[track_caller]
 fn writes(slotd: &Slotd, args: &[&str], pattern: &str, file: impl Fn(u32) -> String) {
     let id = slotd.wrap(&[args, &["-o", pattern]].concat(), "echo here");
@@ -345,7 +345,7 @@ fn token_big_a_array_job_id() {
     let id = slotd.wrap(&["-a", "3-4", "-o", "x-%A-%a"], "echo here");
     slotd.wait_array(id, 2);
     assert!(slotd.exists(&format!("x-{id}-3")) && slotd.exists(&format!("x-{id}-4")));
-    // Without an array: the job's own number.
+    // Without an array, it is the job's ID.
     writes(&slotd, &[], "y-%A", |id| format!("y-{id}"));
 }
 
@@ -355,7 +355,7 @@ fn token_a_array_task_id() {
     let id = slotd.wrap(&["-a", "3-4", "-o", "x-%a"], "echo here");
     slotd.wait_array(id, 2);
     assert!(slotd.exists("x-3") && slotd.exists("x-4"));
-    // Without an array: Slurm's "no value".
+    // Without an array, it is Slurm's "no value".
     writes(&slotd, &[], "y-%a", |_| "y-4294967294".to_owned());
 }
 
@@ -392,7 +392,7 @@ fn tokens_of_slurm_and_widths() {
 }
 
 #[test]
-fn the_output_is_there_from_the_start() {
+fn output_file_is_empty_at_the_start() {
     let slotd = Slotd::start();
     let id = slotd.begun(&[], "go", "true");
     assert_eq!(slotd.output(id), "");
@@ -400,7 +400,7 @@ fn the_output_is_there_from_the_start() {
 }
 
 #[test]
-fn an_output_that_cannot_be_made_is_a_failed_job_that_says_why() {
+fn job_whose_files_cannot_be_opened_shows_why() {
     let slotd = Slotd::start();
     slotd.write("file", "");
     for (option, path) in [("-o", "file/out"), ("-e", "file/err"), ("-i", "missing")] {
@@ -415,7 +415,7 @@ fn an_output_that_cannot_be_made_is_a_failed_job_that_says_why() {
 }
 
 #[test]
-fn the_name_of_a_job_cannot_lead_its_output_out_of_the_directory_that_was_named() {
+fn job_name_cannot_move_its_output_out_of_the_named_directory() {
     let slotd = Slotd::start();
     std::fs::create_dir(slotd.path("logs")).unwrap();
     let job = slotd.wrap(&["-J", "../out/side", "-o", "logs/%x.txt"], "echo here");

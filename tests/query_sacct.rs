@@ -1,4 +1,4 @@
-//! sacct: the book's view, Slurm's columns, records of jobs and steps, filters.
+//! sacct: the book's default view, Slurm's columns, records of jobs and steps, filters.
 
 use slotd_kit::{Out, Setup, Slotd};
 
@@ -12,7 +12,7 @@ fn words(line: &str) -> Vec<String> {
 }
 
 #[test]
-fn the_default_view_is_the_book_s() {
+fn default_view_is_that_of_the_book() {
     let slotd = Slotd::start();
     let job = slotd.wrap(&["-J", "first"], "true");
     slotd.wait_state(job, "COMPLETED");
@@ -27,7 +27,7 @@ fn the_default_view_is_the_book_s() {
 }
 
 #[test]
-fn a_job_is_known_the_moment_its_id_is_printed_and_its_end_the_moment_it_ended() {
+fn jobs_and_their_ends_are_visible_immediately() {
     let slotd = Slotd::start();
     for _ in 0..10 {
         let out =
@@ -40,7 +40,7 @@ fn a_job_is_known_the_moment_its_id_is_printed_and_its_end_the_moment_it_ended()
 }
 
 #[test]
-fn explicit_formats_are_slurm_s() {
+fn explicit_formats_match_slurm() {
     let slotd = Slotd::start();
     let job = slotd.wrap(&["-J", "bad"], "exit 5");
     slotd.wait_state(job, "FAILED");
@@ -84,7 +84,7 @@ fn explicit_formats_are_slurm_s() {
 }
 
 #[test]
-fn every_field_of_the_book_is_known() {
+fn all_fields_of_the_book_exist() {
     let slotd = Slotd::start();
     let job = slotd.wrap(&["-c", "2", "--mem", "1G"], "true");
     let record = slotd.wait_state(job, "COMPLETED");
@@ -107,7 +107,7 @@ fn every_field_of_the_book_is_known() {
         ("WorkDir", slotd.work().display().to_string()),
         ("User", slotd.sh("id -un").ok().text().to_owned()),
     ] {
-        // Fields without a value in a plain job only have to be known.
+        // Fields without a value in a plain job only need to exist.
         let got = one(field);
         assert!(value.is_empty() || got == value, "{field}: {got:?} is not {value:?}");
     }
@@ -150,7 +150,7 @@ fn every_field_of_the_book_is_known() {
 }
 
 #[test]
-fn percent_codes_of_the_book_are_understood() {
+fn percent_codes_of_the_book_are_accepted() {
     let slotd = Slotd::start();
     let job = slotd.wrap(&["-J", "nm"], "true");
     slotd.wait_state(job, "COMPLETED");
@@ -168,7 +168,7 @@ fn percent_codes_of_the_book_are_understood() {
 }
 
 #[test]
-fn an_unknown_field_is_an_error_before_the_daemon_is_asked() {
+fn unknown_field_is_an_error_without_a_daemon() {
     let slotd = Slotd::setup().prepare();
     let out = slotd.cmd("sacct", &["--format=nosuch"]).fails(1);
     assert!(
@@ -179,7 +179,7 @@ fn an_unknown_field_is_an_error_before_the_daemon_is_asked() {
 }
 
 #[test]
-fn steps_are_records_below_their_job() {
+fn steps_are_listed_below_their_job() {
     let slotd = Slotd::start();
     let job =
         slotd.script(&["-n", "1"], "#!/bin/sh\nsrun true\nsrun -J named sh -c 'exit 7'\nexit 0\n");
@@ -211,7 +211,7 @@ fn steps_are_records_below_their_job() {
 }
 
 #[test]
-fn allocations_are_records_too() {
+fn allocations_have_records_too() {
     let slotd = Slotd::start();
     slotd.cmd("salloc", &["-Q", "-J", "sess", "sh", "-c", "srun true"]).ok();
     slotd.wait_end(1);
@@ -250,7 +250,7 @@ fn array_tasks_are_shown_by_array_and_index() {
 }
 
 #[test]
-fn filters_pick_records() {
+fn filters_select_records() {
     let slotd = Slotd::start();
     let good = slotd.wrap(&["-J", "good"], "true");
     let bad = slotd.wrap(&["-J", "bad"], "false");
@@ -275,7 +275,7 @@ fn filters_pick_records() {
     assert_eq!(sacct(&slotd, &["-XPnu", &me, "-o", "jobid"]).lines().len(), 3);
     assert_eq!(ids(&["-S", "now-1hour"]).len(), 3);
     assert_eq!(ids(&["-S", "2001-01-01", "-E", "2001-01-02"]), [] as [u32; 0]);
-    // Slurm takes an empty list of these for one that names nothing, of the others for none.
+    // In Slurm, an empty list for these options matches nothing, and for the others it is ignored.
     for option in ["--name=", "--name=,", "--partition=", "--accounts=", "--qos=", "--nodelist="] {
         assert_eq!(ids(&[option]), [] as [u32; 0], "{option}");
     }
@@ -288,10 +288,10 @@ fn filters_pick_records() {
 }
 
 #[test]
-fn a_window_up_to_now_has_the_jobs_of_this_second() {
+fn window_until_now_includes_the_current_second() {
     let slotd = Slotd::start();
-    // Slurm counts in seconds: a job that was submitted and is asked for within one second is in
-    // the window.
+    // Slurm counts whole seconds: a job submitted and queried within the same second is in the
+    // window.
     for _ in 0..6 {
         let job = slotd.wrap(&["-H"], "true").to_string();
         let out = sacct(&slotd, &["-nXP", "-S", "now-1hour", "-E", "now", "-o", "jobid"]);
@@ -300,7 +300,7 @@ fn a_window_up_to_now_has_the_jobs_of_this_second() {
 }
 
 #[test]
-fn bad_words_are_told_as_slurm_does() {
+fn invalid_values_print_slurms_errors() {
     let slotd = Slotd::start();
     let out = slotd.cmd("sacct", &["-j", "999999", "-o", "jobid"]).ok();
     assert_eq!(out.lines().len(), 2);
@@ -318,7 +318,7 @@ fn bad_words_are_told_as_slurm_does() {
 }
 
 #[test]
-fn states_are_told_as_slurm_spells_them() {
+fn states_are_spelled_like_slurms() {
     let slotd = Slotd::start();
     let cancelled = slotd.endless(&[]);
     slotd.cancel(cancelled);
@@ -331,7 +331,7 @@ fn states_are_told_as_slurm_spells_them() {
 }
 
 #[test]
-fn the_use_of_a_job_is_measured() {
+fn usage_of_a_job_is_measured() {
     let slotd = Slotd::start();
     let script = "i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done; head -c 60000000 /dev/zero | tail -c 50000000 > /dev/null";
     let job = slotd.wrap(&[], script);
@@ -345,11 +345,11 @@ fn the_use_of_a_job_is_measured() {
 }
 
 #[test]
-fn a_script_that_caught_the_signal_is_shown_by_its_code_and_its_job_by_none() {
-    // Both end by themselves, however late they hear it.
+fn cancelled_script_that_caught_the_signal_shows_its_code_but_the_job_shows_none() {
+    // Both end by themselves, however late they receive the signal.
     let slotd = Setup::default().set("SLOTD_KILL_WAIT", 1000).start();
     for (code, shown) in [(0, "COMPLETED|0:0"), (9, "FAILED|9:0")] {
-        // A step that fails of the signal meanwhile does not count for its job.
+        // A step that fails because of the signal does not affect the state of its job.
         let script = format!(
             "#!/bin/sh\ntrap 'wait; exit {code}' TERM\n\
              srun sh -c 'trap \"exit 3\" TERM; echo > begun.{code}; while :; do sleep 0.03; done' &\n\
@@ -373,22 +373,22 @@ fn a_script_that_caught_the_signal_is_shown_by_its_code_and_its_job_by_none() {
     }
 }
 
-/// The amount of `40000K` or `1.50M`, in KiB.
+/// Parses a size such as `40000K` or `1.50M`. Returns KiB.
 fn kib(text: &str) -> f64 {
     let (number, unit) = text.split_at(text.len().saturating_sub(1));
-    let number: f64 = number.parse().unwrap_or_else(|_| panic!("no size: {text:?}"));
+    let number: f64 = number.parse().unwrap_or_else(|_| panic!("not a size: {text:?}"));
     match unit {
         "K" => number,
         "M" => number * 1024.0,
         "G" => number * 1024.0 * 1024.0,
-        _ => panic!("no size: {text:?}"),
+        _ => panic!("not a size: {text:?}"),
     }
 }
 
 #[test]
-fn each_task_is_measured_for_itself() {
+fn tasks_are_measured_separately() {
     let mut slotd = Slotd::start();
-    // The shell of task 1 holds 40 MB, which its children handed on.
+    // The shell of task 1 holds 40 MB, which its children piped to it.
     let task = format!(
         "[ $SLURM_PROCID = 0 ] || x=$(head -c 40000000 /dev/zero | tr '\\0' a); echo > ready.$SLURM_PROCID; {}",
         slotd.gate("go")
@@ -415,7 +415,7 @@ fn each_task_is_measured_for_itself() {
     let cells = words(out.text());
     let [vm, mean_vm, read, mean_read] = [0, 1, 2, 3].map(|i| kib(&cells[i]));
     assert!(vm > 40_000.0 && mean_vm < vm && mean_vm * 2.0 > vm, "{out:?}");
-    // head, tr and the shell have read it, one after the other.
+    // head, tr and the shell each read it.
     assert!(read > 3.0 * 39_000.0 && mean_read < read, "{out:?}");
     assert_eq!(cells[4..6], ["1", "1"], "{out:?}");
     assert!(cells[6].parse::<u64>().is_ok(), "{out:?}");
@@ -468,7 +468,7 @@ fn earlier_runs_of_a_requeued_job_are_duplicates() {
 }
 
 #[test]
-fn history_survives_restarts() {
+fn history_survives_a_restart() {
     let mut slotd = Slotd::start();
     let job = slotd.wrap(&["-J", "old"], "exit 2");
     slotd.wait_end(job);
@@ -482,7 +482,7 @@ fn history_survives_restarts() {
 }
 
 #[test]
-fn json_can_be_parsed_and_names_each_job() {
+fn json_is_valid_and_lists_each_job() {
     let slotd = Slotd::start();
     let job = slotd.wrap(&[], "exit 3");
     slotd.wait_end(job);
@@ -491,7 +491,7 @@ fn json_can_be_parsed_and_names_each_job() {
 }
 
 #[test]
-fn slurm_s_columns_may_be_the_default() {
+fn slurms_columns_can_be_the_default() {
     let slotd = Slotd::start();
     let mut command = slotd.command("sacct");
     command.env("SLOTD_OUTPUT", "slurm");
@@ -525,21 +525,21 @@ fn persisted_records_are_batch_jobs_allocations_array_tasks_and_steps() {
 }
 
 #[test]
-fn state_out_of_memory_has_its_name() {
-    // It needs a cgroup to happen; that it is kept and shown has tests beside the scheduler and the
-    // views.
+fn out_of_memory_is_a_valid_state() {
+    // Jobs only get this state with a cgroup. Tests of the scheduler and the views cover how it is
+    // stored and shown.
     let slotd = Slotd::start();
     assert_eq!(slotd.cmd("sacct", &["-n", "-s", "OUT_OF_MEMORY"]).ok().stdout, "");
 }
 
 #[test]
-fn sacct_shows_the_tasks_of_an_array_in_their_order() {
+fn array_tasks_are_sorted_by_index() {
     let slotd = Slotd::start();
     let array = slotd.wrap(&["-a", "1-3"], "exit $((SLURM_ARRAY_TASK_ID - 1))");
     let after = slotd.wrap(&[], "true");
     slotd.wait_array(array, 3);
     slotd.wait_end(after);
-    // G-19. One task has the array's own number, whichever it is.
+    // G-19. One task, whichever it is, has the array's ID.
     let out = slotd.line("sacct -nXP -o jobid,state,exitcode").ok();
     let expected = [
         format!("{array}_1|COMPLETED|0:0"),
@@ -577,7 +577,7 @@ fn sacct_prints_scripts_and_environments() {
 }
 
 #[test]
-fn sacct_knows_nothing_of_unknown_jobs_and_says_so_by_a_header() {
+fn unknown_jobs_print_only_the_header() {
     let slotd = Slotd::start();
     let header = "JobID             State \n------------ ---------- \n";
     slotd.expect("sacct -j 999999 -o jobid,state", 0, header, "");
@@ -601,7 +601,7 @@ fn sacct_knows_nothing_of_unknown_jobs_and_says_so_by_a_header() {
 }
 
 #[test]
-fn states_are_a_filter_of_what_jobs_are_now() {
+fn state_filter_applies_to_current_states() {
     let slotd = Slotd::start();
     let failed = slotd.wrap(&[], "exit 3");
     slotd.wait_end(failed);
@@ -613,12 +613,12 @@ fn states_are_a_filter_of_what_jobs_are_now() {
     assert_eq!(found(&["-s", "RUNNING"]), format!("{running}\n"));
     assert_eq!(found(&["-s", "COMPLETED"]), "");
     assert_eq!(found(&["-s", "FAILED", "-j", &failed.to_string()]), format!("{failed}\n"));
-    // A window that is named is asked for who was in the state in it.
+    // With a given window, the filter applies to the states that jobs had in it.
     assert_eq!(found(&["-s", "RUNNING", "-S", "now-1hours"]), format!("{failed}\n{running}\n"));
 }
 
 #[test]
-fn array_shows_the_tasks_that_wait_together_one_by_one() {
+fn array_option_lists_pending_tasks_one_by_one() {
     let slotd = Slotd::start();
     let job = slotd.wrap(&["-H", "-a", "2-4"], "true");
     let ids = |args: &[&str]| {
@@ -630,7 +630,7 @@ fn array_shows_the_tasks_that_wait_together_one_by_one() {
 }
 
 #[test]
-fn a_time_limit_chooses_as_slurms_man_page_says() {
+fn time_limit_filters_match_slurms_man_page() {
     let slotd = Slotd::start();
     let [one, five, none] =
         [&["-H", "-t", "1"][..], &["-H", "-t", "5"], &["-H"]].map(|args| slotd.wrap(args, "true"));
@@ -638,14 +638,14 @@ fn a_time_limit_chooses_as_slurms_man_page_says() {
         let out = sacct(&slotd, &[&["-nXP", "-o", "jobid"], args].concat());
         out.lines().iter().map(|id| id.parse().unwrap()).collect()
     };
-    assert_eq!(ids(&["-k", "1"]), [one], "this very limit");
+    assert_eq!(ids(&["-k", "1"]), [one], "exactly this limit");
     assert_eq!(ids(&["-k", "1", "-K", "5"]), [one, five], "a range");
     assert_eq!(ids(&["-k", "2", "-K", "9"]), [five]);
-    assert_eq!(ids(&["-K", "1"]), [one, five, none], "counts with -k alone");
+    assert_eq!(ids(&["-K", "1"]), [one, five, none], "without effect unless -k is given");
 }
 
 #[test]
-fn the_job_of_a_named_step_is_shown_with_x_and_steps_have_their_gpus() {
+fn option_x_shows_the_job_of_a_named_step_and_steps_show_their_gpus() {
     let slotd = Setup::default().set("SLOTD_GPU_COUNT", 2).start();
     let script = "srun --gres=gpu:1 true; srun true; srun --gres=none true";
     let job = slotd.wrap(&["--gres=gpu:2", "--mem", "100"], script);

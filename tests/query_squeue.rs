@@ -19,7 +19,7 @@ fn squeue(slotd: &Slotd, args: &[&str]) -> Out {
     slotd.cmd("squeue", args).ok()
 }
 
-/// One running, one pending and one held job, with names of their own.
+/// Starts a daemon with one running, one pending and one held job, with different names.
 fn queue() -> (Slotd, [u32; 3]) {
     let slotd = Slotd::start();
     let running =
@@ -32,7 +32,7 @@ fn queue() -> (Slotd, [u32; 3]) {
 }
 
 #[test]
-fn the_default_view_is_the_book_s() {
+fn default_view_is_that_of_the_book() {
     let (slotd, [running, pending, held]) = queue();
     let out = squeue(&slotd, &[]);
     let lines = out.lines();
@@ -49,13 +49,13 @@ fn the_default_view_is_the_book_s() {
     assert_eq!(row(running)[4], "R");
     assert_eq!(row(pending)[4..], ["PD", "0:00", "(Resources)"]);
     assert_eq!(row(held)[4..], ["PD", "0:00", "(JobHeldUser)"]);
-    // Every line is as wide as the header: the columns stand below each other.
+    // Every line is as wide as the header, so that the columns are aligned.
     let bars = |line: &str| line.match_indices('|').map(|(at, _)| at).collect::<Vec<_>>();
     assert!(lines.iter().all(|line| bars(line) == bars(lines[0])), "{}", out.stdout);
 }
 
 #[test]
-fn the_long_and_the_start_view_are_the_book_s() {
+fn long_and_start_views_are_those_of_the_book() {
     let (slotd, [_, pending, _]) = queue();
     let long = squeue(&slotd, &["-l"]);
     let header = "JOBID | PARTITION | NAME | USER | ST | TIME | TIME_LIMIT | NTASKS | CPUS | REQ_MEM | REQ_GPU | NODELIST(REASON)";
@@ -73,7 +73,7 @@ fn the_long_and_the_start_view_are_the_book_s() {
 }
 
 #[test]
-fn the_start_view_shows_when_the_plan_says() {
+fn start_view_shows_the_planned_start() {
     let (slotd, [running, pending, _]) = queue();
     let end = squeue(&slotd, &["-h", "-j", &running.to_string(), "-o", "%e"]);
     let start = squeue(&slotd, &["--start", "-h", "-j", &pending.to_string(), "-o", "%S"]);
@@ -81,7 +81,7 @@ fn the_start_view_shows_when_the_plan_says() {
 }
 
 #[test]
-fn percent_formats_are_slurm_s_to_the_letter() {
+fn percent_formats_match_slurm_exactly() {
     let (slotd, [running, pending, _]) = queue();
     let (r, p) = (running.to_string(), pending.to_string());
     let both = format!("{r},{p}");
@@ -129,7 +129,7 @@ fn percent_formats_are_slurm_s_to_the_letter() {
 }
 
 #[test]
-fn field_names_print_the_book_s_table_after_o() {
+fn option_o_accepts_the_field_names_of_the_book() {
     let (slotd, [running, ..]) = queue();
     let out = squeue(
         &slotd,
@@ -150,7 +150,7 @@ fn field_names_print_the_book_s_table_after_o() {
 }
 
 #[test]
-fn capital_o_is_slurm_s() {
+fn option_capital_o_matches_slurm() {
     let (slotd, [running, ..]) = queue();
     let r = running.to_string();
     assert_eq!(
@@ -167,7 +167,7 @@ fn capital_o_is_slurm_s() {
 }
 
 #[test]
-fn an_unknown_field_is_an_error() {
+fn unknown_field_is_an_error() {
     let slotd = Slotd::start();
     let out = slotd.cmd("squeue", &["-o", "nosuch"]);
     assert_ne!(out.code, 0);
@@ -183,7 +183,7 @@ fn an_unknown_field_is_an_error() {
 }
 
 #[test]
-fn filters_pick_jobs() {
+fn filters_select_jobs() {
     let (slotd, [running, pending, held]) = queue();
     let ids = |args: &[&str]| {
         let mut found: Vec<u32> = squeue(&slotd, &[&["-h", "-o", "%i"], args].concat())
@@ -207,13 +207,13 @@ fn filters_pick_jobs() {
     assert_eq!(ids(&["-u", &me]), [running, pending, held]);
     assert_eq!(ids(&[&format!("-u{me}")]), [running, pending, held]);
     assert_eq!(ids(&[&format!("--user={me}")]), [running, pending, held]);
-    // A prefix that only one option begins with, and options after others joined.
+    // A unique prefix of an option, and combined options after other arguments.
     assert_eq!(ids(&["--job", &running.to_string()]), [running]);
     assert_eq!(squeue(&slotd, &["-hlu", &me]).lines().len(), 3);
 }
 
 #[test]
-fn ended_jobs_are_shown_when_asked_for() {
+fn ended_jobs_are_shown_on_request() {
     let slotd = Slotd::start();
     let done = slotd.wrap(&[], "true");
     let failed = slotd.wrap(&[], "false");
@@ -234,7 +234,7 @@ fn ended_jobs_are_shown_when_asked_for() {
 }
 
 #[test]
-fn unknown_ids_and_states_are_told_as_slurm_does() {
+fn unknown_ids_and_states_print_slurms_errors() {
     let (slotd, [running, ..]) = queue();
     let out = slotd.cmd("squeue", &["-j", "999999"]).fails(1);
     assert_eq!(out.stderr, "slurm_load_jobs error: Invalid job id specified\n");
@@ -254,7 +254,7 @@ fn unknown_ids_and_states_are_told_as_slurm_does() {
 }
 
 #[test]
-fn rows_are_sorted_as_asked() {
+fn rows_are_sorted_on_request() {
     let (slotd, [running, pending, held]) = queue();
     let ids = |sort: &str| {
         squeue(&slotd, &["-h", "-o", "%i", "-S", sort])
@@ -269,7 +269,7 @@ fn rows_are_sorted_as_asked() {
 }
 
 #[test]
-fn arrays_are_compact_while_they_wait() {
+fn pending_arrays_are_one_line() {
     let slotd = Setup::default().set("SLOTD_CPUS", 2).start();
     let job = slotd.wrap(&["-a", "1-9%2"], "exec sleep 1000");
     slotd.wait("two tasks", || {
@@ -292,7 +292,7 @@ fn arrays_are_compact_while_they_wait() {
 }
 
 #[test]
-fn steps_are_shown_when_asked_for() {
+fn steps_are_shown_on_request() {
     let slotd = Slotd::start();
     let job = slotd.script(&[], "#!/bin/sh\nsrun sh -c 'echo > inner; exec sleep 1000'\n");
     slotd.wait_text("inner", "");
@@ -308,7 +308,7 @@ fn steps_are_shown_when_asked_for() {
 }
 
 #[test]
-fn the_environment_sets_defaults() {
+fn environment_variables_set_defaults() {
     let (slotd, [running, ..]) = queue();
     let with = |name: &str, value: &str, args: &[&str]| {
         let mut command = slotd.command("squeue");
@@ -327,7 +327,7 @@ fn the_environment_sets_defaults() {
 }
 
 #[test]
-fn json_can_be_parsed_and_names_each_job() {
+fn json_is_valid_and_lists_each_job() {
     let (slotd, ids) = queue();
     let out = squeue(&slotd, &["--json"]);
     let json: serde_json::Value = serde_json::from_str(&out.stdout).unwrap();
@@ -338,7 +338,7 @@ fn json_can_be_parsed_and_names_each_job() {
 }
 
 #[test]
-fn the_json_of_a_held_array_is_the_recorded_one() {
+fn json_of_a_held_array_matches_the_record() {
     let slotd = Slotd::start();
     slotd.wrap(
         &[
@@ -362,7 +362,7 @@ fn the_json_of_a_held_array_is_the_recorded_one() {
         serde_json::from_str(&squeue(&slotd, &["--json"]).stdout).unwrap();
     for (key, value) in json["jobs"][0].as_object_mut().unwrap() {
         let is_id = ["user_id", "group_id", "user_name", "group_name"].contains(&key.as_str());
-        // Seconds since 1970, and not 0 for what has not been.
+        // Seconds since 1970, and not 0 for an event that has not happened.
         let is_time = value.as_i64().is_some_and(|secs| secs > 1_000_000_000);
         if is_id || is_time {
             *value = format!("{{{key}}}").into();
@@ -374,14 +374,14 @@ fn the_json_of_a_held_array_is_the_recorded_one() {
 }
 
 #[test]
-fn extra_words_are_refused() {
+fn extra_arguments_are_refused() {
     let slotd = Slotd::start();
     let out = slotd.cmd("squeue", &["extra"]).fails(1);
     assert!(out.stderr.contains("extra"), "{}", out.stderr);
 }
 
 #[test]
-fn a_name_of_many_bytes_breaks_no_table() {
+fn multibyte_name_does_not_break_the_table() {
     let slotd = Slotd::start();
     slotd.wrap(&["-H", "-J", "täg 日本語 \t|x"], "true");
     let out = squeue(&slotd, &[]);
@@ -395,7 +395,7 @@ const HEADER: &str =
 const SLURM_DEFAULT: &str = "%.18i %.9P %.8j %.8u %.2t %.10M %.6D %R";
 
 #[test]
-fn squeue_fails_for_a_single_unknown_id_only() {
+fn squeue_fails_only_for_a_single_unknown_id() {
     let slotd = Slotd::start();
     let job = slotd.wrap(&["-H"], "true");
     let array = slotd.wrap(&["-H", "-a", "1-3"], "true");
@@ -403,20 +403,20 @@ fn squeue_fails_for_a_single_unknown_id_only() {
     slotd.expect("squeue -j 999999", 1, "", no_job);
     slotd.expect(&format!("squeue -h -o %i -j 999999,{job}"), 0, &format!("{job}\n"), "");
     slotd.expect("squeue -h -j 999998,999999", 0, "", "");
-    // The job is known; that it has no such task is no error.
+    // A known job without this task is not an error.
     slotd.expect(&format!("squeue -h -j {job}_1"), 0, "", "");
     slotd.expect(&format!("squeue -h -j {array}_9"), 0, "", "");
     slotd.expect(&format!("squeue -h -o %i -j {array}_2"), 0, &format!("{array}_2\n"), "");
 }
 
-/// Waits until the daemon has only the database to know a job from.
+/// Waits until the job is only in the database and no longer in the daemon's memory.
 fn forgotten(slotd: &Slotd, job: u32) {
     let is_shown = || slotd.line("scontrol -o show job").stdout.contains(&format!("JobId={job} "));
     slotd.wait("the record to leave the memory", || (!is_shown()).then_some(()));
 }
 
 #[test]
-fn jobs_that_left_the_memory_of_the_daemon_are_found_in_the_database() {
+fn jobs_no_longer_in_memory_are_found_in_the_database() {
     let slotd = Slotd::setup().set("SLOTD_MIN_JOB_AGE", 0).start();
     let job = slotd.wrap(&[], "true");
     slotd.wait_end(job);
@@ -424,7 +424,7 @@ fn jobs_that_left_the_memory_of_the_daemon_are_found_in_the_database() {
     let shown =
         |words: &[&str]| slotd.cmd("squeue", &[&["-h", "-o", "%i %T"], words].concat()).ok().stdout;
     let (id, line) = (job.to_string(), format!("{job} COMPLETED\n"));
-    assert_eq!(shown(&["-j", &id]), "", "it is known, and over");
+    assert_eq!(shown(&["-j", &id]), "", "the job is known but has ended");
     for words in [&["--all"][..], &["-t", "CD"], &["-t", "all", "-j", &id], &["--all", "-j", &id]] {
         assert_eq!(shown(words), line, "{words:?}");
     }
@@ -441,7 +441,7 @@ fn jobs_that_left_the_memory_of_the_daemon_are_found_in_the_database() {
 }
 
 #[test]
-fn a_job_that_left_the_memory_is_over_to_scontrol_and_runs_again_when_it_is_requeued() {
+fn job_no_longer_in_memory_cannot_be_changed_but_can_be_requeued() {
     let slotd = Slotd::setup().set("SLOTD_MIN_JOB_AGE", 0).start();
     let job = slotd.wrap(&[], "echo again >> runs");
     let array = slotd.wrap(&["-a", "1-2"], "echo $SLURM_ARRAY_TASK_ID >> tasks");
@@ -475,7 +475,7 @@ fn a_job_that_left_the_memory_is_over_to_scontrol_and_runs_again_when_it_is_requ
         &not_running.replace("Job step is not running", "Invalid job id specified"),
     );
     slotd.cmd("scontrol", &["requeue", &format!("{job},{array}_1")]).ok();
-    slotd.wait("the second runs", || (slotd.read("runs").lines().count() == 2).then_some(()));
+    slotd.wait("the job's second run", || (slotd.read("runs").lines().count() == 2).then_some(()));
     slotd.wait("the task's second run", || {
         (slotd.read("tasks").matches("1\n").count() == 2).then_some(())
     });
@@ -484,7 +484,7 @@ fn a_job_that_left_the_memory_is_over_to_scontrol_and_runs_again_when_it_is_requ
 }
 
 #[test]
-fn squeue_says_what_it_cannot_find_as_slurm_does() {
+fn squeue_reports_unknown_users_and_nodes_like_slurm() {
     let slotd = Slotd::start();
     let format = format!("squeue -o {SLURM_DEFAULT}");
     let line = |rest: &str| {
@@ -505,7 +505,7 @@ fn squeue_says_what_it_cannot_find_as_slurm_does() {
 }
 
 #[test]
-fn a_column_that_does_not_exist_leaves_the_others() {
+fn unknown_column_is_reported_and_the_others_are_printed() {
     let slotd = Slotd::start();
     let job = slotd.wrap(&["-H"], "true");
     let error = "squeue: error: Invalid job format specification: nosuch\n";
@@ -518,7 +518,7 @@ fn a_column_that_does_not_exist_leaves_the_others() {
 }
 
 #[test]
-fn squeue_filters_by_every_property() {
+fn squeue_filters_by_each_property() {
     let slotd = Slotd::start();
     let a = slotd.wrap(&["-H", "-J", "one", "-A", "lab", "-q", "high"], "true");
     let b = slotd.endless(&["-J", "two"]);
@@ -540,7 +540,7 @@ fn squeue_filters_by_every_property() {
 }
 
 #[test]
-fn squeue_shows_the_steps_that_are_named() {
+fn squeue_shows_the_named_steps() {
     let slotd = Slotd::start();
     let job = slotd.script(&[], "#!/bin/sh\nsrun sh -c 'echo > inner; exec sleep 1000'\n");
     slotd.wait_text("inner", "");
@@ -558,7 +558,7 @@ fn squeue_shows_the_steps_that_are_named() {
 }
 
 #[test]
-fn squeue_iterates_with_the_date_above_each_table() {
+fn squeue_iterate_prints_the_date_above_each_table() {
     let slotd = Slotd::start();
     let job = slotd.wrap(&["-H"], "true").to_string();
     let out = slotd.sh(&format!("squeue -i 1 -o %i -j {job} | head -6")).ok();
@@ -579,7 +579,7 @@ fn squeue_iterates_with_the_date_above_each_table() {
 }
 
 #[test]
-fn tasks_of_an_array_that_were_changed_together_are_listed_one_by_one() {
+fn tasks_updated_together_are_listed_one_by_one() {
     let slotd = Slotd::start();
     let array = slotd.wrap(&["-H", "-a", "1-6"], "true");
     slotd.line(&format!("scontrol update job {array}_[2-3] JobName=n23")).ok();
@@ -596,7 +596,7 @@ fn tasks_of_an_array_that_were_changed_together_are_listed_one_by_one() {
 }
 
 #[test]
-fn a_huge_array_is_one_line_in_every_command() {
+fn huge_array_is_one_line_in_every_command() {
     let slotd = Slotd::start();
     let array = slotd.wrap(&["-H", "-a", "0-999999"], "true");
     slotd.expect("squeue -h -o %i", 0, &format!("{array}_[0-999999]\n"), "");
@@ -608,7 +608,7 @@ fn a_huge_array_is_one_line_in_every_command() {
         out.stdout
     );
     assert!(out.stdout.contains(&format!("/slurm-{array}_7.out ")), "{}", out.stdout);
-    // Its limit is the array's, and stands by itself.
+    // The limit is the array's and has its own field.
     let limited = slotd.wrap(&["-H", "-a", "0-9%2"], "true");
     let out = slotd.line(&format!("scontrol -o show job {limited}_7")).ok();
     assert!(out.stdout.contains(" ArrayTaskId=7 ArrayTaskThrottle=2 "), "{}", out.stdout);
@@ -617,7 +617,7 @@ fn a_huge_array_is_one_line_in_every_command() {
 }
 
 #[test]
-fn an_empty_list_lists_nothing() {
+fn empty_list_matches_nothing() {
     let (slotd, jobs) = queue();
     let list = |args: &[&str]| squeue(&slotd, &[&["-h", "-o", "%i"], args].concat()).stdout;
     for option in ["-j", "-u", "-p", "-t", "-n", "-A", "-q", "-R", "-L", "-w", "-s"] {
@@ -627,7 +627,7 @@ fn an_empty_list_lists_nothing() {
         }
     }
     assert_eq!(list(&["--jobs="]), "");
-    // Without a value the option only says that ids may follow.
+    // Without a value, `-j` is not an empty list, and selects all jobs.
     assert_eq!(list(&["-j"]).lines().count(), jobs.len());
     assert_eq!(list(&["--jobs=,", &format!("--jobs={}", jobs[2])]).trim(), jobs[2].to_string());
     assert_eq!(slotd.line("sprio -h -o %i -p ''").ok().stdout, "");

@@ -1,12 +1,14 @@
-//! Deaths: of the daemon, the launcher, a watcher. Nothing is lost, nothing runs twice, and what is
-//! told is true.
+//! Deaths of the daemon, the launcher or a watcher. No job is lost or runs twice, and reports are
+//! correct.
 
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use slotd_kit::{Setup, Slotd, proc, until};
 use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::FileTypeExt;
 
-/// Lines of a file, each with how often it is there.
+/// Returns the lines of a file with their number of occurrences.
 fn counts(text: &str) -> BTreeMap<&str, usize> {
     let mut counts = BTreeMap::new();
     for line in text.lines() {
@@ -16,7 +18,7 @@ fn counts(text: &str) -> BTreeMap<&str, usize> {
 }
 
 #[test]
-fn a_running_job_is_adopted_after_kill_9_with_its_true_end() {
+fn running_job_is_adopted_after_kill_9_with_its_true_end() {
     let mut slotd = Slotd::start();
     let job = slotd.wrap(&[], &format!("echo begun; {}; echo ending; exit 7", slotd.gate("go")));
     slotd.wait_text(&format!("slurm-{job}.out"), "begun");
@@ -31,7 +33,7 @@ fn a_running_job_is_adopted_after_kill_9_with_its_true_end() {
 }
 
 #[test]
-fn who_has_heard_of_the_end_finds_no_watcher_with_a_step() {
+fn no_watcher_has_a_step_after_the_end_is_reported() {
     let slotd = Slotd::start();
     let launcher = proc::children(slotd.daemon_pid())[0];
     for _ in 0..30 {
@@ -42,7 +44,7 @@ fn who_has_heard_of_the_end_finds_no_watcher_with_a_step() {
 }
 
 #[test]
-fn a_job_that_ended_without_a_daemon_gets_its_true_code_and_end() {
+fn job_that_ended_without_a_daemon_gets_its_true_code_and_end() {
     let mut slotd = Slotd::start();
     let jobs = ["exit 0", "exit 3", "kill -SEGV $$"].map(|end| slotd.begun(&[], "go", end));
     slotd.kill9();
@@ -55,16 +57,20 @@ fn a_job_that_ended_without_a_daemon_gets_its_true_code_and_end() {
     let written = now();
     slotd.start_daemon();
     let ends: Vec<_> = jobs.iter().map(|job| slotd.wait_end(*job)).collect();
-    let told: Vec<(String, String)> = ends.iter().map(|end| (end.state(), end.exit())).collect();
+    let reported: Vec<(String, String)> =
+        ends.iter().map(|end| (end.state(), end.exit())).collect();
     let expected = [("COMPLETED", "0:0"), ("FAILED", "3:0"), ("FAILED", "0:11")];
-    assert_eq!(told, expected.map(|(state, exit)| (state.to_owned(), exit.to_owned())));
-    // The end is when it ended, not when the daemon came back.
+    assert_eq!(reported, expected.map(|(state, exit)| (state.to_owned(), exit.to_owned())));
+    // The end time is when the job ended, not when the daemon came back.
     let end = ends[0].end();
-    assert!((before..=written).contains(&end), "ended at {end}, after {before}, till {written}");
+    assert!(
+        (before..=written).contains(&end),
+        "ended at {end}, not between {before} and {written}"
+    );
 }
 
 #[test]
-fn the_queue_survives_with_its_order_holds_and_dependencies() {
+fn queue_survives_with_its_order_holds_and_dependencies() {
     let mut slotd = Slotd::start();
     let running = slotd.endless(&["-c", "4"]);
     let second = slotd.wrap(&["-c", "4"], "echo second >> order");
@@ -89,12 +95,12 @@ fn the_queue_survives_with_its_order_holds_and_dependencies() {
 }
 
 #[test]
-fn an_id_that_was_printed_is_durable_and_numbers_go_on() {
+fn printed_id_is_durable_and_ids_continue_to_increase() {
     let mut slotd = Slotd::start();
     let mut last = 0;
     for _ in 0..5 {
         let job = slotd.wrap(&["-H"], "true");
-        // At the very moment at which the id is there.
+        // Crash as soon as the ID is printed.
         slotd.crash();
         assert_eq!(slotd.state(job), "PENDING");
         assert!(job > last);
@@ -104,12 +110,11 @@ fn an_id_that_was_printed_is_durable_and_numbers_go_on() {
 }
 
 #[test]
-fn nothing_runs_twice_and_nothing_is_lost_however_often_the_daemon_dies() {
+fn no_job_runs_twice_or_is_lost_over_many_daemon_crashes() {
     let mut slotd = Slotd::start();
     const JOBS: usize = 60;
     let mut ids = Vec::new();
-    // A small generator of its own: the moments differ from each other, and a failure shows its
-    // seed.
+    // A small random number generator varies the moments of the crashes. A failure shows its seed.
     let seed = u64::from(std::process::id()) ^ slotd.daemon_pid() as u64;
     let mut random = seed;
     let mut next = move || {
@@ -150,7 +155,7 @@ fn nothing_runs_twice_and_nothing_is_lost_however_often_the_daemon_dies() {
 }
 
 #[test]
-fn an_array_runs_each_task_once_through_deaths_of_the_daemon() {
+fn array_runs_each_task_once_despite_daemon_crashes() {
     let mut slotd = Slotd::start();
     let array = slotd.wrap(
         &["-a", "0-39%4", "--mem", "1", "-o", "/dev/null"],
@@ -171,7 +176,7 @@ fn an_array_runs_each_task_once_through_deaths_of_the_daemon() {
 }
 
 #[test]
-fn a_time_limit_counts_from_the_start_and_not_from_the_restart() {
+fn time_limit_counts_from_the_start_and_not_from_the_restart() {
     let mut slotd = Slotd::start();
     let job = slotd.wrap(&["-t", "0:03"], "echo begun; exec sleep 1000");
     slotd.wait_text(&format!("slurm-{job}.out"), "begun\n");
@@ -184,7 +189,7 @@ fn a_time_limit_counts_from_the_start_and_not_from_the_restart() {
 }
 
 #[test]
-fn a_time_limit_that_passed_without_a_daemon_is_enforced_at_once() {
+fn time_limit_that_passed_without_a_daemon_is_enforced_immediately() {
     let mut slotd = Slotd::start();
     let job = slotd.begun(&["-t", "10"], "never", "true");
     let start = slotd.job(job).start();
@@ -197,8 +202,8 @@ fn a_time_limit_that_passed_without_a_daemon_is_enforced_at_once() {
 }
 
 #[test]
-fn a_cancelled_job_stays_cancelled_when_the_daemon_dies_in_between() {
-    // The first daemon does not come to its end, however late this looks.
+fn job_stays_cancelled_if_the_daemon_dies_during_the_cancellation() {
+    // The first daemon never reaches the end of the grace period, however slow the test is.
     let mut slotd = Setup::default().set("SLOTD_KILL_WAIT", 1000).start();
     let job = slotd.wrap(&[], "exec helper ignore 15");
     slotd.wait_text(&format!("slurm-{job}.out"), "ready");
@@ -218,7 +223,7 @@ fn a_cancelled_job_stays_cancelled_when_the_daemon_dies_in_between() {
 }
 
 #[test]
-fn a_dead_launcher_is_replaced_and_no_job_notices() {
+fn dead_launcher_is_replaced_without_affecting_jobs() {
     let slotd = Slotd::start();
     let running = slotd.wrap(&[], &format!("{}; exit 5", slotd.gate("go")));
     slotd.wait_state(running, "RUNNING");
@@ -238,7 +243,7 @@ fn a_dead_launcher_is_replaced_and_no_job_notices() {
 }
 
 #[test]
-fn a_job_whose_watcher_dies_fails_and_leaves_no_process() {
+fn job_whose_watcher_dies_fails_and_leaves_no_process() {
     let slotd = Slotd::start();
     let job = slotd.wrap(&[], "setsid sleep 1000 & echo ready; wait");
     slotd.wait_text(&format!("slurm-{job}.out"), "ready");
@@ -249,13 +254,48 @@ fn a_job_whose_watcher_dies_fails_and_leaves_no_process() {
         let left = slotd.processes();
         left.iter().all(|pid| !proc::cmdline(*pid).contains("sleep")).then_some(())
     });
-    // Its resources are free again.
+    // Its resources were freed.
     let next = slotd.wrap(&["-c", "4"], "true");
     slotd.wait_state(next, "COMPLETED");
 }
 
 #[test]
-fn a_watcher_that_died_without_a_daemon_is_found_out() {
+fn chain_of_forks_ends_with_its_watcher() {
+    let slotd = Slotd::start();
+    let job = slotd.wrap(&[], "helper chain 1000000; exec sleep 1000");
+    let output = format!("slurm-{job}.out");
+    slotd.wait_text(&output, "session ");
+    let session: i32 = slotd.wait("the session of the chain", || {
+        slotd.read(&output).strip_prefix("session ")?.strip_suffix('\n')?.parse().ok()
+    });
+    // A link lives too short to be found by its PID, but its group can be asked.
+    let is_alive = || kill(Pid::from_raw(-session), None).is_ok();
+    assert!(is_alive());
+    proc::signal(slotd.watcher_of(job), proc::KILL);
+    slotd.wait_end(job);
+    let has_ended = until(|| (!is_alive()).then_some(())).is_some();
+    let _ = kill(Pid::from_raw(-session), Signal::SIGKILL);
+    assert!(has_ended, "{}", slotd.log());
+}
+
+#[test]
+fn process_that_only_names_a_job_survives_the_end_of_its_watcher() {
+    let slotd = Slotd::start();
+    let job = slotd.wrap(&[], "echo ready; exec sleep 1000");
+    slotd.wait_text(&format!("slurm-{job}.out"), "ready");
+    let mut user = std::process::Command::new("sleep");
+    user.arg("1000").env("SLOTD_ROOT", &slotd.root).env("SLURM_JOB_ID", job.to_string());
+    let mut user = user.spawn().unwrap();
+    proc::signal(slotd.watcher_of(job), proc::KILL);
+    slotd.wait_end(job);
+    let ended = user.try_wait().unwrap();
+    user.kill().unwrap();
+    user.wait().unwrap();
+    assert_eq!(ended, None);
+}
+
+#[test]
+fn watcher_that_died_without_a_daemon_is_detected() {
     let mut slotd = Slotd::start();
     let job = slotd.wrap(&[], "echo ready; exec sleep 1000");
     slotd.wait_text(&format!("slurm-{job}.out"), "ready");
@@ -272,14 +312,14 @@ fn a_watcher_that_died_without_a_daemon_is_found_out() {
 }
 
 #[test]
-fn a_job_whose_watcher_is_stopped_is_cancelled_and_ends_at_its_limit() {
+fn job_with_a_stopped_watcher_can_be_cancelled_and_ends_at_its_limit() {
     let slotd = Slotd::start();
     for by_limit in [false, true] {
         let job = slotd.wrap(&[], "echo ready; exec sleep 1000");
         slotd.wait_text(&format!("slurm-{job}.out"), "ready");
         let watcher = slotd.watcher_of(job);
         proc::signal(watcher, proc::STOP);
-        until(|| (proc::state(watcher) == Some('T')).then_some(())).expect("it stops");
+        until(|| (proc::state(watcher) == Some('T')).then_some(())).expect("a stopped watcher");
         if by_limit {
             slotd.limit(job, 1);
         } else {
@@ -288,7 +328,7 @@ fn a_job_whose_watcher_is_stopped_is_cancelled_and_ends_at_its_limit() {
         let expected = if by_limit { "TIMEOUT" } else { "CANCELLED" };
         assert_eq!(slotd.wait_end(job).state(), expected);
     }
-    // A step that is cancelled alone.
+    // A single step can be cancelled too.
     let job = slotd.wrap(&[], "srun sh -c 'echo ready; exec sleep 1000'; echo over");
     slotd.wait_text(&format!("slurm-{job}.out"), "ready");
     let stopped = proc::children(launcher_of(&slotd));
@@ -297,15 +337,15 @@ fn a_job_whose_watcher_is_stopped_is_cancelled_and_ends_at_its_limit() {
     slotd.wait_state(job, "COMPLETED");
 }
 
-/// The process that makes the watchers.
+/// Returns the process that starts the watchers, which may not have executed its program yet when
+/// the daemon is ready.
 fn launcher_of(slotd: &Slotd) -> i32 {
-    let children = proc::children(slotd.daemon_pid());
     let is_launcher = |pid: &i32| proc::cmdline(*pid).contains("__launcher");
-    children.into_iter().find(is_launcher).expect("the daemon has a launcher")
+    slotd.wait("the launcher", || proc::children(slotd.daemon_pid()).into_iter().find(is_launcher))
 }
 
 #[test]
-fn a_stopped_launcher_keeps_neither_a_job_nor_the_next_daemon() {
+fn stopped_launcher_blocks_neither_jobs_nor_the_next_daemon() {
     let mut slotd = Slotd::start();
     proc::signal(launcher_of(&slotd), proc::STOP);
     let job = slotd.endless(&[]);
@@ -320,7 +360,7 @@ fn a_stopped_launcher_keeps_neither_a_job_nor_the_next_daemon() {
 }
 
 #[test]
-fn a_stopped_daemon_leaves_its_jobs_running() {
+fn jobs_keep_running_when_the_daemon_stops() {
     let mut slotd = Slotd::start();
     let job = slotd.begun(&[], "go", "echo done; exit 4");
     assert!(slotd.stop().success());
@@ -332,7 +372,7 @@ fn a_stopped_daemon_leaves_its_jobs_running() {
 }
 
 #[test]
-fn a_database_of_a_newer_version_is_refused_and_left_untouched() {
+fn newer_database_is_refused_and_not_modified() {
     let mut slotd = Slotd::start();
     slotd.wrap(&["-H"], "true");
     slotd.stop();
@@ -356,7 +396,7 @@ fn a_database_of_a_newer_version_is_refused_and_left_untouched() {
 }
 
 #[test]
-fn a_file_that_is_no_database_is_refused_and_left_untouched() {
+fn file_that_is_not_a_database_is_refused_and_not_modified() {
     let slotd = Slotd::setup().prepare();
     let db = slotd.root.join("lib/state.db");
     fs::create_dir_all(db.parent().unwrap()).unwrap();
@@ -367,22 +407,22 @@ fn a_file_that_is_no_database_is_refused_and_left_untouched() {
 }
 
 #[test]
-fn a_second_daemon_on_the_same_root_is_refused() {
+fn second_daemon_on_the_same_root_is_refused() {
     let slotd = Slotd::start();
     let out = slotd.run(slotd.daemon_command()).fails(1);
     assert!(out.stderr.contains("another daemon"), "{}", out.stderr);
     assert!(out.stderr.contains(slotd.root.to_str().unwrap()), "{}", out.stderr);
-    // The first one does not mind.
+    // The first one is not affected.
     let job = slotd.wrap(&[], "true");
     slotd.wait_state(job, "COMPLETED");
 }
 
 #[test]
-fn a_daemon_waits_for_the_lock_of_one_that_was_killed() {
+fn daemon_waits_for_the_lock_of_a_killed_one() {
     let slotd = Slotd::setup().prepare();
     fs::create_dir_all(slotd.root.join("run")).unwrap();
     let path = slotd.root.join("run/slotd.lock");
-    // As the kernel does for a moment: it has the lock, and does not answer.
+    // Simulate a dead daemon that still holds the lock but does not answer.
     let held = fs::File::create(&path).unwrap();
     held.lock().unwrap();
     let inode = std::os::unix::fs::MetadataExt::ino(&held.metadata().unwrap());
@@ -398,17 +438,17 @@ fn a_daemon_waits_for_the_lock_of_one_that_was_killed() {
     });
     drop(held);
     let out = start.end().ok();
-    assert!(out.stdout.contains(" runs (process "), "{}", out.stdout);
+    assert!(out.stdout.contains(" is running (process "), "{}", out.stdout);
     let mut again = slotd.daemon_command();
     again.arg("start");
-    assert!(slotd.run(again).ok().stdout.contains("runs already"));
+    assert!(slotd.run(again).ok().stdout.contains("is already running"));
     let mut stop = slotd.daemon_command();
     stop.arg("stop");
     slotd.run(stop).ok();
 }
 
 #[test]
-fn the_book_s_files_are_where_it_says() {
+fn files_are_where_the_book_says() {
     let slotd = Slotd::start();
     let job = slotd.script(&[], "#!/bin/sh\necho hello\nexit 6\n");
     slotd.wait_state(job, "FAILED");
@@ -427,7 +467,7 @@ fn the_book_s_files_are_where_it_says() {
 fn runner_sh_by_hand_reproduces_the_launch() {
     let slotd = Slotd::start();
     let mut sbatch = slotd.command("sbatch");
-    // Values that a shell would take apart, and the things that a process inherits.
+    // Values that a shell would split, and properties that a process inherits.
     sbatch.env("QUOTED", "it's \"$HOME\"\n`x` \\ *").env("EMPTY", "");
     sbatch.args(["--parsable", "-J", "again", "-n", "1", "-c", "2", "job.sh", "a b", "c'd"]);
     let script = "#!/bin/sh\numask\npwd\nenv | sort | grep -v -e SLURM_TASK_PID -e '^_='\nprintf '<%s>' \"$@\"\n\
@@ -442,7 +482,7 @@ fn runner_sh_by_hand_reproduces_the_launch() {
     );
     fs::remove_file(slotd.path(&format!("slurm-{id}.out"))).unwrap();
 
-    // From another place and with another environment: what the launch was is in the file.
+    // Run it from another directory with another environment: the file contains the whole launch.
     let mut by_hand = slotd.shell();
     by_hand.arg(slotd.job_dir(id).join("runner.sh")).env_clear().current_dir("/");
     let out = slotd.run(by_hand).fails(9);
@@ -470,7 +510,7 @@ fn runner_sh_of_several_ranks_runs_them_all() {
 }
 
 #[test]
-fn a_deep_runtime_root_works_like_any_other() {
+fn deep_runtime_root_works() {
     let mut slotd = Setup::default().deep().start();
     let job = slotd.wrap(&[], &format!("{}; exit 3", slotd.gate("go")));
     slotd.wait_state(job, "RUNNING");
@@ -480,7 +520,7 @@ fn a_deep_runtime_root_works_like_any_other() {
 }
 
 #[test]
-fn the_client_of_a_restarted_daemon_goes_on() {
+fn client_continues_after_a_daemon_restart() {
     let mut slotd = Slotd::start();
     let mut command = slotd.command("srun");
     command.args([
@@ -499,7 +539,7 @@ fn the_client_of_a_restarted_daemon_goes_on() {
 }
 
 #[test]
-fn sbatch_that_waits_learns_the_end_across_a_restart() {
+fn sbatch_wait_survives_a_daemon_restart() {
     let mut slotd = Slotd::start();
     let mut command = slotd.command("sbatch");
     command.args(["-W", "--wrap", &format!("{}; exit 8", slotd.gate("go"))]);
@@ -525,7 +565,7 @@ fn one_local_sqlite_database() {
 #[test]
 fn there_is_no_controller_and_worker_split() {
     let slotd = Slotd::start();
-    // The daemon and its launcher are all there is beside the jobs.
+    // Apart from jobs, only the daemon and its launcher run.
     let programs: Vec<String> = slotd.processes().into_iter().map(proc::cmdline).collect();
     assert!(programs.len() <= 1, "{programs:?}");
 }
@@ -545,7 +585,7 @@ fn file_daemon_wrapper() {
     slotd.wait_state(id, "FAILED");
     let first = slotd.output(id);
     fs::remove_file(slotd.path(&format!("slurm-{id}.out"))).unwrap();
-    // By hand, it reproduces the launch.
+    // Run by hand, it reproduces the launch.
     let mut again = slotd.shell();
     again.arg(slotd.job_dir(id).join("runner.sh"));
     slotd.run(again).fails(3);

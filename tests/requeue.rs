@@ -1,14 +1,14 @@
-//! Requeue once, and scontrol requeue.
+//! `--requeue`, which runs a job at most twice, and `scontrol requeue`.
 
 use slotd_kit::Slotd;
 
 #[test]
-fn a_failure_requeues_once_and_then_stands() {
+fn failed_job_is_requeued_only_once() {
     let slotd = Slotd::start();
     let job = slotd.wrap(&["--requeue"], "echo run $SLURM_RESTART_COUNT; exit 1");
     let ended = slotd.wait_state(job, "FAILED");
     assert_eq!((ended.restarts(), ended.exit().as_str()), (1, "1:0"));
-    // The second run's output follows the first one's, after a line that says why there is one.
+    // The output of the second run follows that of the first, after a line that gives the reason.
     let words = "run was FAILED; --requeue runs the job once more (the setting SLOTD_REQUEUE=slurm turns this off)";
     assert_eq!(slotd.output(job), format!("run\nslotd: the first {words}\nrun 1\n"));
     let why = slotd.line(&format!("slotd why {job}")).ok().stdout;
@@ -16,7 +16,7 @@ fn a_failure_requeues_once_and_then_stands() {
 }
 
 #[test]
-fn a_requeue_by_a_command_is_not_called_one_by_the_option() {
+fn scontrol_requeue_is_not_attributed_to_the_option() {
     let slotd = Slotd::start();
     let job = slotd
         .wrap(&["--requeue"], "test -n \"$SLURM_RESTART_COUNT\" && echo again || exec sleep 1000");
@@ -28,15 +28,15 @@ fn a_requeue_by_a_command_is_not_called_one_by_the_option() {
 }
 
 #[test]
-fn the_line_about_the_second_run_goes_to_files_alone() {
+fn line_about_the_second_run_is_written_only_to_files() {
     let slotd = Slotd::start();
     fifo(&slotd, "pipe");
     let script = "test -n \"$SLURM_RESTART_COUNT\" && echo end || exit 1";
     let args = ["--requeue", "-c", "4", "-o", "/dev/null", "-e", "pipe"];
     let job = slotd.wrap(&args, script);
     slotd.wait_state(job, "RUNNING");
-    // Each run opens the pipe when this does. The second one waits until the first one's end has
-    // been read.
+    // Each run opens the pipe when the test does. The second run waits until the first one's end
+    // was read.
     let between = slotd.wrap(&["-c", "4", "--priority", "4294967290"], "exec sleep 1000");
     let read = || std::fs::read_to_string(slotd.path("pipe")).unwrap();
     assert_eq!(read(), "");
@@ -60,7 +60,7 @@ fn fifo(slotd: &Slotd, name: &str) {
 }
 
 #[test]
-fn with_slurms_meaning_a_job_that_failed_stays_ended_and_may_be_requeued() {
+fn slurm_mode_does_not_requeue_failed_jobs_automatically() {
     let slotd = Slotd::setup().set("SLOTD_REQUEUE", "slurm").start();
     let job = slotd.wrap(&["--requeue"], "echo run $SLURM_RESTART_COUNT; exit 1");
     assert_eq!(slotd.wait_end(job).restarts(), 0);
@@ -69,7 +69,7 @@ fn with_slurms_meaning_a_job_that_failed_stays_ended_and_may_be_requeued() {
     let ended = slotd.wait_end(late);
     assert_eq!((ended.state().as_str(), ended.restarts()), ("TIMEOUT", 0));
     slotd.cmd("scontrol", &["requeue", &job.to_string()]).ok();
-    slotd.wait("its second end", || {
+    slotd.wait("the end of the second run", || {
         (slotd.job(job).restarts() == 1 && slotd.job(job).is_over()).then_some(())
     });
     assert_eq!(slotd.output(job), "run\nrun 1\n");
@@ -77,12 +77,13 @@ fn with_slurms_meaning_a_job_that_failed_stays_ended_and_may_be_requeued() {
 }
 
 #[test]
-fn a_time_limit_requeues_once() {
+fn job_that_times_out_is_requeued_only_once() {
     let slotd = Slotd::start();
     let script = "echo run >> runs; exec sleep 1000";
     let job = slotd.wrap(&["--requeue", "-c", "4", "-t", "10"], script);
     slotd.wait_text("runs", "run\n");
-    // The second run has a limit that it cannot reach before it has begun.
+    // Between the runs, another job has the CPUs, so that the limit can be raised before the second
+    // run starts.
     let between = slotd.wrap(&["-c", "4", "--priority", "4294967290"], "exec sleep 1000");
     slotd.limit(job, 1);
     slotd.wait_state(between, "RUNNING");
@@ -96,14 +97,14 @@ fn a_time_limit_requeues_once() {
 }
 
 #[test]
-fn success_does_not_requeue() {
+fn successful_job_is_not_requeued() {
     let slotd = Slotd::start();
     let job = slotd.wrap(&["--requeue"], "true");
     assert_eq!(slotd.wait_state(job, "COMPLETED").restarts(), 0);
 }
 
 #[test]
-fn a_second_run_that_succeeds_is_a_success() {
+fn successful_second_run_makes_the_job_successful() {
     let slotd = Slotd::start();
     let job = slotd.wrap(&["--requeue"], "[ -e marker ] || { touch marker; exit 1; }");
     let ended = slotd.wait_state(job, "COMPLETED");
@@ -111,7 +112,7 @@ fn a_second_run_that_succeeds_is_a_success() {
 }
 
 #[test]
-fn a_cancelled_job_is_not_requeued() {
+fn cancelled_job_is_not_requeued() {
     let slotd = Slotd::start();
     let job = slotd.endless(&["--requeue"]);
     slotd.cancel(job);
@@ -119,7 +120,7 @@ fn a_cancelled_job_is_not_requeued() {
 }
 
 #[test]
-fn a_job_without_the_option_is_not_requeued() {
+fn job_without_the_option_is_not_requeued() {
     let slotd = Slotd::start();
     let job = slotd.wrap(&[], "exit 1");
     assert_eq!(slotd.wait_state(job, "FAILED").restarts(), 0);
@@ -128,7 +129,8 @@ fn a_job_without_the_option_is_not_requeued() {
 #[test]
 fn the_first_failure_returns_the_job_to_pending() {
     let slotd = Slotd::start();
-    // The second run finds no room: between the two the job is to be seen as pending.
+    // No resources are free for the second run, so that the job can be observed as pending in
+    // between.
     let job = slotd.wrap(&["--requeue", "-c", "4"], &format!("{}; exit 1", slotd.gate("go")));
     slotd.wait_state(job, "RUNNING");
     let next = slotd.wrap(&["-c", "4", "--priority", "4294967290"], "exec sleep 1000");
@@ -141,7 +143,7 @@ fn the_first_failure_returns_the_job_to_pending() {
 }
 
 #[test]
-fn scontrol_requeues_a_running_job_under_its_number() {
+fn scontrol_requeues_a_running_job_with_the_same_id() {
     let slotd = Slotd::start();
     let job = slotd.wrap(
         &[],
@@ -157,7 +159,7 @@ fn scontrol_requeues_a_running_job_under_its_number() {
 }
 
 #[test]
-fn a_job_may_requeue_itself() {
+fn job_can_requeue_itself() {
     let slotd = Slotd::start();
     let script = "#!/bin/sh\nif [ -z \"$SLURM_RESTART_COUNT\" ]; then scontrol requeue $SLURM_JOB_ID; exec sleep 1000; fi\necho again\n";
     let job = slotd.script(&[], script);
@@ -179,7 +181,7 @@ fn no_requeue_forbids_it() {
 }
 
 #[test]
-fn a_requeue_survives_the_death_of_the_daemon() {
+fn requeue_survives_a_daemon_crash() {
     let mut slotd = Slotd::start();
     let gate = slotd.gate("go");
     let job = slotd
@@ -225,7 +227,7 @@ fn scontrol_requeue_from_inside_the_job_runs_it_again_with_the_same_id() {
 }
 
 #[test]
-fn show_job_tells_whether_a_failure_would_run_again() {
+fn show_job_shows_whether_a_failed_job_would_be_requeued() {
     let slotd = Slotd::start();
     let shown = |job: u32| {
         let text = slotd.cmd("scontrol", &["show", "job", &job.to_string()]).ok().stdout;
@@ -239,12 +241,12 @@ fn show_job_tells_whether_a_failure_would_run_again() {
     assert_eq!(shown(again), "Requeue=1");
     slotd.cmd("scontrol", &["release", &again.to_string()]).ok();
     slotd.wait_state(again, "FAILED");
-    // It has.
+    // It was requeued once already.
     assert_eq!(shown(again), "Requeue=0");
 }
 
 #[test]
-fn an_update_decides_whether_a_failure_runs_again() {
+fn update_sets_whether_a_failed_job_is_requeued() {
     let slotd = Slotd::start();
     let job = slotd.wrap(&["-H"], "exit 1").to_string();
     let shown = || {

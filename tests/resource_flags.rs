@@ -1,4 +1,4 @@
-//! CPUs, memory, GPUs, exclusiveness; where GPUs come from; limits by cgroups.
+//! CPUs, memory, GPUs and exclusive jobs, the detection of GPUs, and cgroup limits.
 
 use slotd_kit::{Setup, Slotd, proc};
 use std::collections::BTreeMap;
@@ -22,7 +22,7 @@ fn gpus_are_assigned_by_number_and_exported() {
 }
 
 #[test]
-fn gpus_for_each_task_are_those_of_the_job_s_steps_too() {
+fn gpus_per_task_apply_to_the_steps_of_the_job() {
     let slotd = Setup::default().set("SLOTD_GPU_COUNT", 2).start();
     let script = "srun -l sh -c 'echo $CUDA_VISIBLE_DEVICES $SLURM_GPUS_ON_NODE' | sort";
     let job = slotd.wrap(&["-p", "gpu", "--gpus-per-task=1", "-n2"], script);
@@ -31,7 +31,7 @@ fn gpus_for_each_task_are_those_of_the_job_s_steps_too() {
 }
 
 #[test]
-fn no_gpu_is_given_twice() {
+fn no_gpu_is_allocated_twice() {
     let slotd = Setup::default().set("SLOTD_GPU_COUNT", 3).set("SLOTD_CPUS", 16).start();
     let jobs: Vec<u32> = (0..20)
         .map(|i| {
@@ -50,13 +50,13 @@ fn no_gpu_is_given_twice() {
     for (gpu, spans) in &mut spans {
         spans.sort_unstable();
         for pair in spans.windows(2) {
-            assert!(pair[0].1 <= pair[1].0, "GPU {gpu} was given twice: {pair:?}");
+            assert!(pair[0].1 <= pair[1].0, "GPU {gpu} was allocated twice: {pair:?}");
         }
     }
 }
 
 #[test]
-fn gpus_stay_with_their_jobs_through_a_restart() {
+fn gpu_allocations_survive_a_restart() {
     let mut slotd = Setup::default().set("SLOTD_GPU_COUNT", 2).start();
     let first = slotd.endless(&["-p", "gpu"]);
     let waits = slotd.wrap(&["-p", "gpu", "-G", "2"], "true");
@@ -67,7 +67,7 @@ fn gpus_stay_with_their_jobs_through_a_restart() {
 }
 
 #[test]
-fn gpus_come_from_nvidia_smi() {
+fn gpus_are_detected_with_nvidia_smi() {
     let mut slotd = Setup::default().unset("SLOTD_GPU_COUNT").prepare();
     slotd.program(
         "../bin/nvidia-smi",
@@ -82,11 +82,11 @@ fn gpus_come_from_nvidia_smi() {
 }
 
 #[test]
-fn a_failing_nvidia_smi_means_no_gpus_and_a_daemon_that_serves() {
+fn failing_nvidia_smi_means_no_gpus_but_a_working_daemon() {
     let mut slotd = Setup::default().unset("SLOTD_GPU_COUNT").prepare();
     slotd.program("../bin/nvidia-smi", "#!/bin/sh\necho broken >&2\nexit 9\n");
     slotd.start_daemon();
-    // Until it has failed, a job may wait for what it tells.
+    // Until nvidia-smi has failed, a job may wait for its result.
     slotd.wait("a refusal", || {
         (slotd.cmd("sbatch", &["-p", "gpu", "--wrap", "true"]).code == 1).then_some(())
     });
@@ -95,7 +95,7 @@ fn a_failing_nvidia_smi_means_no_gpus_and_a_daemon_that_serves() {
 }
 
 #[test]
-fn gpus_are_looked_for_again_on_sighup() {
+fn sighup_detects_gpus_again() {
     let mut slotd = Setup::default().unset("SLOTD_GPU_COUNT").prepare();
     slotd.program("../bin/nvidia-smi", "#!/bin/sh\ncat \"$0.list\"\n");
     let list = slotd.base.join("bin/nvidia-smi.list");
@@ -103,7 +103,7 @@ fn gpus_are_looked_for_again_on_sighup() {
     slotd.start_daemon();
     slotd.wait_gpus();
     slotd.cmd("sbatch", &["-p", "gpu", "-G", "2", "--wrap", "true"]).fails(1);
-    // It may be read at any moment.
+    // The file may be read at any moment.
     let both = "0, NVIDIA H200, GPU-a\n1, NVIDIA H200, GPU-b\n";
     std::fs::write(list.with_extension("new"), both).unwrap();
     std::fs::rename(list.with_extension("new"), &list).unwrap();
@@ -114,7 +114,7 @@ fn gpus_are_looked_for_again_on_sighup() {
 }
 
 #[test]
-fn gpus_are_not_forgotten_because_nvidia_smi_fails_once() {
+fn gpus_are_kept_if_nvidia_smi_fails_once() {
     let mut slotd = Setup::default().unset("SLOTD_GPU_COUNT").prepare();
     slotd.program(
         "../bin/nvidia-smi",
@@ -124,9 +124,11 @@ fn gpus_are_not_forgotten_because_nvidia_smi_fails_once() {
     slotd.wait_gpus();
     std::fs::write(slotd.base.join("bin/nvidia-smi.broken"), "").unwrap();
     proc::signal(slotd.daemon_pid(), proc::HUP);
-    slotd.wait("the question", || slotd.base.join("bin/nvidia-smi.asked").exists().then_some(()));
-    slotd.wait("the daemon's word about it", || {
-        slotd.log().contains("GPUs could not be looked for").then_some(())
+    slotd.wait("the call of nvidia-smi", || {
+        slotd.base.join("bin/nvidia-smi.asked").exists().then_some(())
+    });
+    slotd.wait("the daemon's log message", || {
+        slotd.log().contains("cannot detect GPUs").then_some(())
     });
     let job = slotd.wrap(&["-p", "gpu"], "echo $CUDA_VISIBLE_DEVICES");
     slotd.wait_state(job, "COMPLETED");
@@ -134,7 +136,7 @@ fn gpus_are_not_forgotten_because_nvidia_smi_fails_once() {
 }
 
 #[test]
-fn an_exclusive_job_has_the_host_alone() {
+fn exclusive_job_has_the_host_to_itself() {
     let slotd = Slotd::start();
     let running = slotd.endless(&[]);
     let exclusive = slotd.wrap(&["--exclusive"], &slotd.gate("go"));
@@ -170,7 +172,7 @@ fn partitions_are_views_of_one_host() {
 }
 
 #[test]
-fn the_first_of_several_partitions_that_fits_is_taken() {
+fn job_starts_in_one_of_its_partitions() {
     let slotd = Setup::default().set("SLOTD_CPU_PARTITIONS", "short,long").start();
     let job = slotd.wrap(&["-p", "long,short"], "echo $SLURM_JOB_PARTITION");
     slotd.wait_state(job, "COMPLETED");
@@ -178,7 +180,7 @@ fn the_first_of_several_partitions_that_fits_is_taken() {
 }
 
 #[test]
-fn a_cgroup_base_that_is_none_is_said_at_the_start_by_sinfo_and_to_who_submits() {
+fn unusable_cgroup_base_is_reported_in_the_log_by_sinfo_and_at_submission() {
     let mut slotd = Setup::default().prepare();
     let base = slotd.base.join("no-cgroup");
     for (make, reason) in
@@ -191,11 +193,11 @@ fn a_cgroup_base_that_is_none_is_said_at_the_start_by_sinfo_and_to_who_submits()
         slotd.start_daemon();
         let log = slotd.log();
         assert!(log.contains("SLOTD_CGROUP_BASE cannot be used") && log.contains(reason), "{log}");
-        let told = slotd.cmd("sinfo", &["-h", "-o", "%E"]).ok();
+        let sinfo = slotd.cmd("sinfo", &["-h", "-o", "%E"]).ok();
         assert!(
-            told.stdout.contains("no-cgroup") && told.stdout.contains(reason),
+            sinfo.stdout.contains("no-cgroup") && sinfo.stdout.contains(reason),
             "{}",
-            told.stdout
+            sinfo.stdout
         );
         for (command, args) in
             [("sbatch", &["--wrap", "true"][..]), ("srun", &["true"]), ("salloc", &["true"])]
@@ -214,7 +216,7 @@ fn a_cgroup_base_that_is_none_is_said_at_the_start_by_sinfo_and_to_who_submits()
 }
 
 #[test]
-fn the_host_s_own_resources_are_found_where_nothing_is_set() {
+fn resources_of_the_host_are_detected_by_default() {
     let slotd = Setup::default().unset("SLOTD_CPUS").unset("SLOTD_MEMORY_MB").start();
     let cpus = std::thread::available_parallelism().unwrap().get();
     let total = std::fs::read_to_string("/proc/meminfo").unwrap();
@@ -236,7 +238,7 @@ fn gpus_are_integer_slots() {
 }
 
 #[test]
-fn without_a_cgroup_base_cpu_and_memory_are_reservation_only() {
+fn cpu_and_memory_are_not_enforced_without_a_cgroup_base() {
     let slotd = Slotd::start();
     let id = slotd
         .wrap(&["--mem", "1", "-c", "1"], "head -c 20000000 /dev/zero | tail -c 20000000 | wc -c");
@@ -245,7 +247,7 @@ fn without_a_cgroup_base_cpu_and_memory_are_reservation_only() {
 }
 
 #[test]
-fn no_job_starts_without_the_limits_of_a_cgroup_base_that_cannot_be_used() {
+fn jobs_do_not_start_if_the_cgroup_base_is_unusable() {
     let plain = tempfile::tempdir().unwrap();
     let mut slotd = Slotd::start();
     let id = slotd.wrap(&["-H"], "touch ran");
@@ -255,7 +257,7 @@ fn no_job_starts_without_the_limits_of_a_cgroup_base_that_cannot_be_used() {
     slotd.cmd("scontrol", &["release", &id.to_string()]).ok();
     slotd.wait_reason(id, "ReqNodeNotAvail");
     let why = format!(
-        "cgroup {}: is not a cgroup v2 directory: name a cgroup v2 directory that your user may divide, or auto\n",
+        "cgroup {}: is not a cgroup v2 directory: use a cgroup v2 directory that is delegated to your user, or auto\n",
         plain.path().display()
     );
     for command in ["sbatch --wrap true", "srun true", "salloc true"] {
@@ -270,9 +272,9 @@ fn no_job_starts_without_the_limits_of_a_cgroup_base_that_cannot_be_used() {
 }
 
 #[test]
-fn gpus_are_detected_from_nvidia_smi_where_no_count_is_set() {
+fn gpu_models_are_detected_with_nvidia_smi() {
     let mut slotd = Slotd::setup().unset("SLOTD_GPU_COUNT").prepare();
-    // What it prints for `-L`, and for a query.
+    // Its output for `-L` and for a query.
     let script = "#!/bin/sh\ncase \"$*\" in\n\
                   *-L*) echo 'GPU 0: NVIDIA A100-SXM4-40GB (UUID: GPU-0)'; echo 'GPU 1: NVIDIA A100-SXM4-40GB (UUID: GPU-1)';;\n\
                   *) echo '0, NVIDIA A100-SXM4-40GB'; echo '1, NVIDIA A100-SXM4-40GB';;\nesac\n";
@@ -289,18 +291,18 @@ fn gpus_are_detected_from_nvidia_smi_where_no_count_is_set() {
 }
 
 #[test]
-fn blocked_by_exclusive_host_use() {
+fn jobs_are_blocked_by_an_exclusive_job() {
     let slotd = Slotd::start();
     slotd.endless(&["--exclusive"]);
     slotd.wait_reason(slotd.wrap(&[], "true"), "Exclusive");
 }
 
 #[test]
-fn the_host_s_own_lack_of_memory_ends_jobs_before_the_daemon() {
+fn host_out_of_memory_kills_jobs_before_the_daemon() {
     let slotd = Slotd::setup().set("SLOTD_OOM_SCORE_ADJ", 300).start();
     let of = |pid: i32| -> i32 {
         let text = std::fs::read_to_string(format!("/proc/{pid}/oom_score_adj"))
-            .expect("the process is there");
+            .expect("a running process");
         text.trim().parse().expect("a number")
     };
     let job =

@@ -1,12 +1,12 @@
-//! salloc: an allocation and a command inside it.
+//! salloc: running a command in an allocation.
 
 use slotd_kit::{Setup, Slotd, proc};
 
 #[test]
-fn a_command_runs_inside_the_allocation() {
+fn command_runs_inside_the_allocation() {
     let slotd = Slotd::start();
     let out = slotd.cmd("salloc", &["sh", "-c", "echo in $SLURM_JOB_ID"]).ok();
-    // The book's line is on standard output, where its example has it.
+    // As in the book's example, this line is on standard output.
     assert_eq!(out.stdout, "Granted job allocation 1\nin 1\n");
     assert!(out.stderr.contains("salloc: Relinquishing job allocation 1\n"), "{}", out.stderr);
     let job = slotd.wait_end(1);
@@ -14,7 +14,7 @@ fn a_command_runs_inside_the_allocation() {
 }
 
 #[test]
-fn slurm_s_own_messages_may_be_asked_for() {
+fn messages_can_be_those_of_slurm() {
     let slotd = Slotd::start();
     let mut salloc = slotd.command("salloc");
     salloc.env("SLOTD_OUTPUT", "slurm").args(["echo", "x"]);
@@ -24,7 +24,7 @@ fn slurm_s_own_messages_may_be_asked_for() {
 }
 
 #[test]
-fn the_exit_code_is_passed_on() {
+fn exit_code_is_that_of_the_command() {
     let slotd = Slotd::start();
     slotd.cmd("salloc", &["sh", "-c", "exit 5"]).fails(5);
     slotd.wait_end(1);
@@ -34,21 +34,21 @@ fn the_exit_code_is_passed_on() {
 }
 
 #[test]
-fn without_a_command_it_starts_a_shell() {
+fn salloc_without_a_command_starts_a_shell() {
     let slotd = Slotd::start();
     let out = slotd.feed(slotd.command("salloc"), "echo in $SLURM_JOB_ID\nexit 4\n").fails(4);
     assert!(out.stdout.ends_with("in 1\n"), "{}", out.stdout);
 }
 
 #[test]
-fn a_quiet_salloc_says_nothing() {
+fn quiet_salloc_prints_nothing() {
     let slotd = Slotd::start();
     let out = slotd.cmd("salloc", &["-Q", "true"]).ok();
     assert_eq!((out.stdout.as_str(), out.stderr.as_str()), ("", ""));
 }
 
 #[test]
-fn the_command_launches_one_process_a_rank() {
+fn command_runs_once_for_each_rank() {
     let slotd = Slotd::start();
     let out = slotd.cmd("salloc", &["-Q", "-n", "2", "sh", "-c", "echo $SLURM_PROCID"]).ok();
     let mut lines = out.lines();
@@ -57,7 +57,7 @@ fn the_command_launches_one_process_a_rank() {
 }
 
 #[test]
-fn a_script_that_calls_srun_runs_once_and_so_does_a_shell_that_reads_its_input() {
+fn scripts_that_call_srun_and_shells_that_read_input_run_once() {
     let slotd = Slotd::start();
     slotd.program("script.sh", "#!/bin/sh\necho script\nsrun echo step\n");
     slotd.program("plain.sh", "#!/bin/sh\necho plain\n");
@@ -79,7 +79,7 @@ fn a_script_that_calls_srun_runs_once_and_so_does_a_shell_that_reads_its_input()
 }
 
 #[test]
-fn the_daemon_s_setting_says_how_often_the_command_runs() {
+fn daemon_setting_decides_how_often_the_command_runs() {
     for (setting, args, count) in
         [("once", &["-n2"][..], 1), ("ranks", &["--ntasks-per-node=2"], 2)]
     {
@@ -97,7 +97,7 @@ fn the_daemon_s_setting_says_how_often_the_command_runs() {
 }
 
 #[test]
-fn the_options_shape_the_allocation() {
+fn options_set_the_size_of_the_allocation() {
     let slotd = Setup::default().set("SLOTD_GPU_COUNT", 2).start();
     slotd
         .cmd(
@@ -115,7 +115,7 @@ fn the_options_shape_the_allocation() {
 }
 
 #[test]
-fn the_allocation_is_held_as_long_as_the_command_runs() {
+fn allocation_lasts_as_long_as_the_command() {
     let slotd = Slotd::start();
     let mut salloc = slotd.command("salloc");
     salloc.args(["-c", "4", "sh", "-c", &slotd.gate("go")]);
@@ -131,7 +131,7 @@ fn the_allocation_is_held_as_long_as_the_command_runs() {
 }
 
 #[test]
-fn it_waits_in_the_queue_and_says_so() {
+fn salloc_reports_that_it_is_queued() {
     let slotd = Slotd::start();
     let running = slotd.endless(&["-c", "4"]);
     let mut salloc = slotd.command("salloc");
@@ -150,7 +150,7 @@ fn it_waits_in_the_queue_and_says_so() {
 }
 
 #[test]
-fn immediate_fails_where_it_would_have_to_wait() {
+fn immediate_fails_instead_of_waiting() {
     let slotd = Slotd::start();
     slotd.endless(&["-c", "4"]);
     let out = slotd.cmd("salloc", &["--immediate", "true"]).fails(1);
@@ -158,7 +158,7 @@ fn immediate_fails_where_it_would_have_to_wait() {
 }
 
 #[test]
-fn without_a_shell_the_allocation_stays() {
+fn allocation_without_a_shell_outlives_salloc() {
     let slotd = Slotd::start();
     slotd.cmd("salloc", &["--no-shell", "-t", "5"]).ok();
     slotd.wait_state(1, "RUNNING");
@@ -169,7 +169,7 @@ fn without_a_shell_the_allocation_stays() {
 }
 
 #[test]
-fn a_cancelled_session_is_told_and_ends() {
+fn cancelled_session_prints_a_message_and_ends() {
     let slotd = Slotd::start();
     let mut salloc = slotd.command("salloc");
     salloc.args(["sh", "-c", "echo > ready; exec sleep 1000"]);
@@ -183,7 +183,7 @@ fn a_cancelled_session_is_told_and_ends() {
 }
 
 #[test]
-fn a_time_limit_ends_the_session() {
+fn time_limit_ends_the_session() {
     let slotd = Slotd::start();
     let mut salloc = slotd.command("salloc");
     salloc.args(["-t", "10", "sh", "-c", "echo > ready; exec sleep 1000"]);
@@ -197,7 +197,7 @@ fn a_time_limit_ends_the_session() {
 }
 
 #[test]
-fn a_dead_session_gives_its_allocation_back() {
+fn killed_session_releases_its_allocation() {
     let slotd = Slotd::start();
     for signal in [proc::KILL, proc::HUP, proc::TERM] {
         let mut salloc = slotd.command("salloc");
@@ -215,7 +215,7 @@ fn a_dead_session_gives_its_allocation_back() {
 }
 
 #[test]
-fn salloc_names_a_command_that_is_not_there() {
+fn missing_command_is_reported() {
     let slotd = Slotd::start();
     let out = slotd.cmd("salloc", &["nosuchcmd"]).fails(1);
     let told = "salloc: error: _fork_command: Unable to find command \"nosuchcmd\"\nsalloc: Relinquishing job allocation 1\n";
@@ -224,7 +224,7 @@ fn salloc_names_a_command_that_is_not_there() {
 }
 
 #[test]
-fn an_allocation_without_a_shell_has_slurm_s_name() {
+fn allocation_without_a_shell_has_slurms_name() {
     let slotd = Slotd::start();
     slotd.cmd("salloc", &["--no-shell"]).ok();
     assert_eq!(slotd.cmd("squeue", &["-h", "-o", "%i %j"]).ok().text(), "1 no-shell");

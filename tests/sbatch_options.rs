@@ -1,4 +1,4 @@
-//! Each option of sbatch in the common form, directives, and what beats what.
+//! The options of sbatch in their usual forms, directives, and precedence.
 
 #[path = "sbatch_options/directives.rs"]
 mod directives;
@@ -18,7 +18,7 @@ fn request<'a>(job: &'a slotd_kit::Record, key: &str) -> &'a serde_json::Value {
 }
 
 #[test]
-fn the_defaults_are_those_of_the_book() {
+fn defaults_are_those_of_the_book() {
     let slotd = Slotd::start();
     let job = slotd.job(slotd.wrap(&[], "true"));
     assert_eq!(job.tres(), (1, 512, 0));
@@ -28,7 +28,7 @@ fn the_defaults_are_those_of_the_book() {
 }
 
 #[test]
-fn a_job_is_named_after_its_script() {
+fn job_is_named_after_its_script() {
     let slotd = Slotd::start();
     let job = slotd.job(slotd.script(&[], "#!/bin/sh\n"));
     assert_eq!(request(&job, "name"), "job.sh");
@@ -37,7 +37,7 @@ fn a_job_is_named_after_its_script() {
 }
 
 #[test]
-fn tasks_times_cpus_are_reserved() {
+fn tasks_times_cpus_are_allocated() {
     let slotd = Slotd::start();
     let job = slotd.job(slotd.wrap(&["-n", "2", "-c", "2", "--mem", "1G"], "true"));
     assert_eq!(job.tres(), (4, 1024, 0));
@@ -46,7 +46,7 @@ fn tasks_times_cpus_are_reserved() {
 }
 
 #[test]
-fn a_gpu_partition_gives_one_gpu_where_none_was_asked_for() {
+fn gpu_partition_allocates_one_gpu_by_default() {
     let slotd = Setup::default().set("SLOTD_GPU_COUNT", 2).start();
     assert_eq!(slotd.job(slotd.wrap(&["-p", "gpu"], "true")).tres().2, 1);
     assert_eq!(slotd.job(slotd.wrap(&["-p", "gpu", "-G", "2"], "true")).tres().2, 2);
@@ -54,7 +54,7 @@ fn a_gpu_partition_gives_one_gpu_where_none_was_asked_for() {
 }
 
 #[test]
-fn the_script_is_kept_as_it_was_at_submission() {
+fn script_is_stored_as_submitted() {
     let slotd = Slotd::start();
     let job = slotd.script(&["-H"], "#!/bin/sh\necho first\n");
     slotd.write("job.sh", "#!/bin/sh\necho second\n");
@@ -64,7 +64,7 @@ fn the_script_is_kept_as_it_was_at_submission() {
 }
 
 #[test]
-fn a_script_gets_its_arguments() {
+fn script_gets_its_arguments() {
     let slotd = Slotd::start();
     slotd.write("job.sh", "#!/bin/sh\nprintf '<%s>' \"$@\"\n");
     let job = slotd.submit(&["job.sh", "a b", "-J", "*", ""]);
@@ -73,7 +73,7 @@ fn a_script_gets_its_arguments() {
 }
 
 #[test]
-fn a_script_may_come_by_standard_input() {
+fn script_can_come_from_standard_input() {
     let slotd = Slotd::start();
     let mut sbatch = slotd.command("sbatch");
     sbatch.arg("--parsable");
@@ -83,7 +83,7 @@ fn a_script_may_come_by_standard_input() {
 }
 
 #[test]
-fn any_interpreter_may_run_the_script() {
+fn any_interpreter_can_run_the_script() {
     let slotd = Slotd::start();
     let job = slotd.script(&[], "#!/usr/bin/awk -f\nBEGIN { print 6 * 7 }\n");
     slotd.wait_state(job, "COMPLETED");
@@ -96,7 +96,7 @@ fn any_interpreter_may_run_the_script() {
 }
 
 #[test]
-fn a_job_runs_where_it_was_submitted() {
+fn job_runs_where_it_was_submitted() {
     let slotd = Slotd::start();
     let job = slotd.wrap(&[], "pwd; echo $SLURM_SUBMIT_DIR");
     slotd.wait_state(job, "COMPLETED");
@@ -109,7 +109,7 @@ fn a_job_runs_where_it_was_submitted() {
 }
 
 #[test]
-fn the_environment_of_the_submitter_goes_along() {
+fn environment_of_the_submitter_is_exported() {
     let slotd = Slotd::start();
     let mut sbatch = slotd.command("sbatch");
     sbatch.env("MINE", "a b'c\"d\n\\e").args(["--parsable", "--wrap", "printf %s \"$MINE\""]);
@@ -119,7 +119,7 @@ fn the_environment_of_the_submitter_goes_along() {
 }
 
 #[test]
-fn nothing_of_the_daemon_s_environment_leaks_in() {
+fn environment_of_the_daemon_does_not_leak() {
     let slotd =
         Setup::default().set("SLOTD_NOTIFY_TIMEOUT", 9).set("SECRET_OF_THE_DAEMON", 1).start();
     let job = slotd.wrap(&[], "env");
@@ -132,7 +132,7 @@ fn nothing_of_the_daemon_s_environment_leaks_in() {
 }
 
 #[test]
-fn a_job_knows_itself() {
+fn variables_describe_the_job() {
     let slotd = Slotd::start();
     let script = "#!/bin/sh\necho $SLURM_JOB_ID $SLURM_JOBID $SLURM_JOB_NAME $SLURM_JOB_PARTITION $SLURM_CPUS_PER_TASK\n\
                   echo $SLURM_NTASKS $SLURM_JOB_NUM_NODES $SLURM_CPUS_ON_NODE $SLURM_MEM_PER_NODE\n\
@@ -153,7 +153,7 @@ fn export_sets_and_restricts_the_environment() {
         slotd.wait_state(job, "COMPLETED");
         slotd.output(job)
     };
-    // The book's example.
+    // The example in the book.
     assert_eq!(run(&["--export", "FOO=bar,HELLO=world"], "echo \"$FOO $HELLO\""), "bar world\n");
     assert_eq!(run(&["--export=ALL,FOO=bar"], "echo \"$FOO $OUTER\""), "bar outer\n");
     assert_eq!(run(&["--export=NONE"], "echo \"[$OUTER]\""), "[]\n");
@@ -162,7 +162,7 @@ fn export_sets_and_restricts_the_environment() {
 }
 
 #[test]
-fn export_file_brings_variables() {
+fn export_file_sets_variables() {
     let slotd = Slotd::start();
     slotd.write("vars", b"FROM_FILE=yes\0TWO=a b\0");
     let job = slotd.wrap(&["--export-file", "vars"], "echo $FROM_FILE $TWO");
@@ -189,14 +189,15 @@ fn directives_are_read_up_to_the_first_command() {
 }
 
 #[test]
-fn directives_are_read_though_carelessly_written() {
+fn sloppy_directives_are_read() {
     let slotd = Slotd::start();
     let script = "#!/bin/sh\n#SBATCH--job-name=glued\n#SBATCH -c 2 --mem 1G \\\n#SBATCH -o out \\ \nexit 0\n";
     let job = slotd.wait_state(slotd.script(&[], script), "COMPLETED");
     assert_eq!(request(&job, "name"), "glued");
     assert_eq!(job.tres(), (2, 1024, 0));
     assert_eq!(slotd.read("out"), "");
-    // simple-slurm writes options with an optional value so; Slurm refuses it in these words.
+    // simple-slurm writes options with an optional value this way. Slurm refuses them with this
+    // message.
     slotd.write("padded.sh", "#!/bin/sh\n#SBATCH --nice                5\n");
     let out = slotd.cmd("sbatch", &["padded.sh"]).fails(255);
     let text = "sbatch: error: line 2: Invalid directive found in batch script: 5\n";
@@ -204,7 +205,7 @@ fn directives_are_read_though_carelessly_written() {
 }
 
 #[test]
-fn the_command_line_beats_the_environment_beats_directives() {
+fn command_line_overrides_environment_overrides_directives() {
     let slotd = Slotd::start();
     slotd.write("job.sh", "#!/bin/sh\n#SBATCH -J directive -t 5 -c 2\n");
     let submit = |env: &[(&str, &str)], args: &[&str]| {
@@ -222,12 +223,12 @@ fn the_command_line_beats_the_environment_beats_directives() {
     let env = [("SBATCH_JOB_NAME", "env"), ("SBATCH_TIMELIMIT", "7")];
     assert_eq!(of(&submit(&env, &[])), ("env".to_owned(), 420));
     assert_eq!(of(&submit(&env, &["-J", "line", "-t", "9"])), ("line".to_owned(), 540));
-    // What only the directive says stays.
+    // An option that is only in a directive still applies.
     assert_eq!(submit(&env, &["-J", "line"]).tres().0, 2);
 }
 
 #[test]
-fn times_are_read_as_slurm_reads_them() {
+fn times_are_parsed_like_slurms() {
     let slotd = Slotd::start();
     for (text, seconds) in [
         ("10", Some(600)),
@@ -246,7 +247,7 @@ fn times_are_read_as_slurm_reads_them() {
 }
 
 #[test]
-fn memory_is_read_as_slurm_reads_it() {
+fn memory_is_parsed_like_slurms() {
     let slotd = Slotd::start();
     for (text, mb) in
         [("10", 10), ("1G", 1024), ("1g", 1024), ("1GB", 1024), ("500K", 1), ("0", 8192)]
@@ -267,7 +268,7 @@ fn wait_returns_the_exit_code_of_the_job() {
     assert_eq!(out.stdout, "Submitted batch job 1\n");
     slotd.cmd("sbatch", &["-W", "--wrap", "true"]).ok();
     slotd.cmd("sbatch", &["--wait", "--wrap", "kill -9 $$"]).fails(1);
-    // The tasks end at nearly the same time, in any order: the worst one counts all the same.
+    // The tasks end at almost the same time, in any order. The highest exit code counts.
     for _ in 0..10 {
         slotd.cmd("sbatch", &["-W", "-a", "0-2", "--wrap", "exit $SLURM_ARRAY_TASK_ID"]).fails(2);
     }
@@ -282,7 +283,7 @@ fn wait_returns_the_exit_code_of_the_job() {
 }
 
 #[test]
-fn ranks_are_launched_for_wrap_with_several_tasks() {
+fn wrap_with_several_tasks_launches_ranks() {
     let slotd = Slotd::start();
     let job = slotd.wrap(&["-n", "3"], "echo $SLURM_PROCID/$SLURM_NTASKS/$SLURM_LOCALID");
     slotd.wait_state(job, "COMPLETED");
@@ -293,7 +294,7 @@ fn ranks_are_launched_for_wrap_with_several_tasks() {
 }
 
 #[test]
-fn a_script_with_tasks_runs_ranks_unless_it_starts_its_own_steps() {
+fn script_with_tasks_runs_once_per_rank_unless_it_starts_steps() {
     let slotd = Slotd::start();
     let lines = |args: &[&str], script: &str| {
         let job = slotd.script(args, script);
@@ -306,7 +307,7 @@ fn a_script_with_tasks_runs_ranks_unless_it_starts_its_own_steps() {
 }
 
 #[test]
-fn the_ranks_of_a_batch_script_are_settled_by_a_setting() {
+fn setting_makes_batch_scripts_run_once() {
     let slotd = Setup::default().set("SLOTD_BATCH_TASKS", "once").start();
     let job = slotd.script(&["-n", "3"], "#!/bin/sh\necho $SLURM_NTASKS\n");
     slotd.wait_state(job, "COMPLETED");
@@ -328,7 +329,7 @@ fn test_only_submits_nothing() {
 }
 
 #[test]
-fn what_means_nothing_on_one_host_is_kept_and_harmless() {
+fn options_without_effect_on_one_host_are_stored() {
     let slotd = Slotd::start();
     let args = [
         "-A",
@@ -350,7 +351,7 @@ fn what_means_nothing_on_one_host_is_kept_and_harmless() {
 }
 
 #[test]
-fn wrap_keeps_the_command_to_the_letter() {
+fn wrap_keeps_the_command_verbatim() {
     let slotd = Slotd::start();
     let job = slotd.wrap(&[], "echo '$HOME' \"a  b\" \\\\ `echo tick` | tr a-z A-Z");
     slotd.wait_state(job, "COMPLETED");
@@ -360,7 +361,7 @@ fn wrap_keeps_the_command_to_the_letter() {
 }
 
 #[test]
-fn the_exit_code_is_that_of_the_script_s_last_command() {
+fn exit_code_is_that_of_the_last_command_of_the_script() {
     let slotd = Slotd::start();
     for (script, state, exit) in [
         ("false; true", "COMPLETED", "0:0"),
@@ -377,7 +378,7 @@ fn the_exit_code_is_that_of_the_script_s_last_command() {
 }
 
 #[test]
-fn a_script_that_starts_its_own_tasks_runs_once_and_one_that_leaves_it_to_slotd_for_each_task() {
+fn script_runs_once_per_task_unless_it_starts_its_own_tasks() {
     let slotd = Slotd::start();
     slotd.program("mpirun", "#!/bin/sh\necho mpirun \"$@\"\n");
     let lines = |args: &[&str], script: &str| {
@@ -398,7 +399,7 @@ fn a_script_that_starts_its_own_tasks_runs_once_and_one_that_leaves_it_to_slotd_
 }
 
 #[test]
-fn the_submitter_may_say_what_several_tasks_mean() {
+fn submitter_can_set_what_several_tasks_mean() {
     let slotd = Slotd::setup().set("SLOTD_BATCH_TASKS", "once").start();
     let submit = |own: &str| {
         let mut sbatch = slotd.command("sbatch");
@@ -419,7 +420,7 @@ fn the_submitter_may_say_what_several_tasks_mean() {
 }
 
 #[test]
-fn an_extra_text_is_kept_with_the_job_and_shown_everywhere() {
+fn extra_text_is_stored_and_shown_everywhere() {
     let slotd = Slotd::start();
     let job = slotd.endless(&["--comment=c", "--extra", "a b"]);
     let id = job.to_string();

@@ -26,7 +26,7 @@ fn jobs_start_in_submission_order() {
 }
 
 #[test]
-fn no_more_cpus_are_given_than_there_are() {
+fn cpus_are_never_overcommitted() {
     let slotd = Slotd::start();
     let ids: Vec<u32> =
         (0..8).map(|_| slotd.wrap(&["-c", "2", "--mem", "1"], &slotd.gate("go"))).collect();
@@ -37,7 +37,7 @@ fn no_more_cpus_are_given_than_there_are() {
 }
 
 #[test]
-fn a_job_that_waits_for_resources_says_so_and_the_next_one_names_its_rank() {
+fn pending_jobs_show_resources_or_priority_as_reason() {
     let slotd = Slotd::start();
     let running = slotd.endless(&["-c", "4"]);
     let next = slotd.wrap(&["-c", "4"], "true");
@@ -49,7 +49,7 @@ fn a_job_that_waits_for_resources_says_so_and_the_next_one_names_its_rank() {
 }
 
 #[test]
-fn memory_is_reserved_like_cpus() {
+fn memory_is_allocated_like_cpus() {
     let slotd = Slotd::start();
     let big = slotd.endless(&["--mem", "6G"]);
     let other = slotd.wrap(&["--mem", "6G"], "true");
@@ -59,11 +59,11 @@ fn memory_is_reserved_like_cpus() {
 }
 
 #[test]
-fn a_held_job_waits_until_it_is_released() {
+fn held_job_waits_until_it_is_released() {
     let slotd = Slotd::start();
     let held = slotd.wrap(&["-H"], "echo ran");
     slotd.wait_reason(held, "JobHeldUser");
-    // Another job comes and goes: the held one is still there.
+    // Another job runs while the held one stays pending.
     let other = slotd.wrap(&[], "true");
     slotd.wait_state(other, "COMPLETED");
     assert_eq!(slotd.state(held), "PENDING");
@@ -72,7 +72,7 @@ fn a_held_job_waits_until_it_is_released() {
 }
 
 #[test]
-fn a_higher_priority_starts_first() {
+fn higher_priority_starts_first() {
     let slotd = Slotd::start();
     let running = slotd.endless(&["-c", "4"]);
     let ordinary = slotd.wrap(&["-c", "4", "--priority", "10"], "echo ordinary >> order");
@@ -84,15 +84,15 @@ fn a_higher_priority_starts_first() {
 }
 
 #[test]
-fn a_wide_job_is_not_starved_by_narrow_ones() {
+fn wide_job_is_not_starved_by_narrow_ones() {
     let slotd = Slotd::start();
     let running = slotd.endless(&["-c", "2", "-t", "10"]);
     let wide = slotd.wrap(&["-c", "4", "-t", "1"], "echo wide >> order");
     slotd.wait_reason(wide, "Resources");
-    // It fits beside the running job, but would still run when that one's limit is reached.
+    // It fits beside the running job, but could still run when that job reaches its limit.
     let long = slotd.wrap(&["-c", "2", "-t", "60"], "echo long >> order");
     slotd.wait_reason(long, "Priority");
-    // This one is sure to be over by then.
+    // This job is certain to have ended by then.
     let short = slotd.wrap(&["-c", "2", "-t", "1"], "echo short >> order");
     slotd.wait_state(short, "COMPLETED");
     assert_eq!(slotd.state(long), "PENDING");
@@ -109,7 +109,7 @@ fn an_idle_daemon_makes_no_wakeups() {
     slotd.wait_state(job, "COMPLETED");
     let pid = slotd.daemon_pid();
     let mut before = slotd_kit::proc::wakeups(pid);
-    // Busy machines bring a late wake-up now and then: some quiet second must come.
+    // On a busy machine, there is a late wakeup now and then, but some second must be quiet.
     let quiet = slotd_kit::until(|| {
         std::thread::sleep(std::time::Duration::from_secs(1));
         let now = slotd_kit::proc::wakeups(pid);
@@ -121,7 +121,7 @@ fn an_idle_daemon_makes_no_wakeups() {
 }
 
 #[test]
-fn a_blocked_job_is_told_in_words_who_holds_what_until_when() {
+fn comment_of_a_blocked_job_names_the_holders_and_their_limits() {
     let slotd = Slotd::start();
     let (first, second) = (slotd.endless(&["-c", "3"]), slotd.endless(&["-c", "1", "-t", "10"]));
     let wide = slotd.wrap(&["-c", "3"], "true");
@@ -131,7 +131,7 @@ fn a_blocked_job_is_told_in_words_who_holds_what_until_when() {
         shown(),
         format!("waits for 3 CPUs; job {first} holds 3 CPUs and has no time limit")
     );
-    // Programs split the record at its blanks, and each word at its `=`.
+    // Programs split the record at spaces, and each word at its `=`.
     for form in ["scontrol show job", "scontrol show -o job", "scontrol show -d job"] {
         let out = slotd.line(&format!("{form} {wide}")).ok();
         assert!(out.stdout.contains("SystemComment="), "{}", out.stdout);

@@ -1,4 +1,4 @@
-//! sinfo.
+//! sinfo: the host and its partitions.
 
 use slotd_kit::{Setup, Slotd};
 
@@ -11,7 +11,7 @@ fn table(slotd: &Slotd, args: &[&str]) -> Vec<Vec<String>> {
 }
 
 #[test]
-fn one_row_is_shown_for_each_partition() {
+fn each_partition_has_a_row() {
     let slotd = Setup::default().set("SLOTD_GPU_COUNT", 2).start();
     let rows = table(&slotd, &[]);
     assert_eq!(rows[0], ["PARTITION", "HOSTNAMES", "STATE", "FEATURES", "GRES_USED"]);
@@ -29,7 +29,7 @@ fn without_gpus_there_is_no_gpu_partition() {
 }
 
 #[test]
-fn use_is_shown() {
+fn usage_is_shown() {
     let slotd = Setup::default().set("SLOTD_GPU_COUNT", 2).start();
     let job = slotd.endless(&["-p", "gpu", "-G", "1", "-c", "2", "--mem", "1G"]);
     let rows = table(&slotd, &["--noheader"]);
@@ -52,7 +52,7 @@ fn use_is_shown() {
 }
 
 #[test]
-fn the_node_view_joins_the_partitions() {
+fn node_view_joins_the_partitions() {
     let slotd =
         Setup::default().set("SLOTD_GPU_COUNT", 1).set("SLOTD_CPU_PARTITIONS", "cpu,long").start();
     let rows = table(&slotd, &["-N"]);
@@ -63,7 +63,7 @@ fn the_node_view_joins_the_partitions() {
 }
 
 #[test]
-fn partitions_may_be_chosen() {
+fn partitions_can_be_selected() {
     let slotd = Setup::default().set("SLOTD_CPU_PARTITIONS", "cpu,long").start();
     assert_eq!(table(&slotd, &["--noheader", "-p", "long"])[0][0], "long");
     assert_eq!(table(&slotd, &["-h", "-p", "long,cpu"]).len(), 2);
@@ -71,7 +71,7 @@ fn partitions_may_be_chosen() {
 }
 
 #[test]
-fn formats_are_slurm_s() {
+fn formats_match_slurm() {
     let slotd = Slotd::start();
     let host = slotd_kit::host();
     let show = |format: &str| slotd.cmd("sinfo", &["-o", format]).ok().stdout;
@@ -87,7 +87,7 @@ fn formats_are_slurm_s() {
 }
 
 #[test]
-fn the_field_names_of_the_default_and_long_views_are_known() {
+fn field_names_of_the_default_and_long_views_exist() {
     let slotd = Slotd::start();
     let fields = "Partition,Hostnames,Hostname,NodeList,State,Features,CPUS,CPU_ALLOC,CPUSLOAD,CPUALLOC,Memory,Mem,MEM_ALLOC,\
                   MemoryAllocated,MemAlloc,GPUS,GPU_ALLOC,GpusAllocated,GpuAlloc,Running,RunningJobs,Pending,PendingJobs,GRES_USED,GresUsed";
@@ -105,20 +105,20 @@ fn the_field_names_of_the_default_and_long_views_are_known() {
 }
 
 #[test]
-fn the_node_view_has_one_row_without_a_format() {
+fn node_view_without_a_format_has_one_row() {
     let slotd = Setup::default().set("SLOTD_GPU_COUNT", 1).start();
     let show = |args: &[&str]| slotd.cmd("sinfo", args).ok().stdout;
     assert!(show(&["-h", "-N"]).starts_with("cpu*,gpu | "));
 }
 
 #[test]
-fn the_star_of_the_default_partition_stays_where_its_name_is_cut() {
+fn star_of_the_default_partition_survives_truncation() {
     let slotd = Slotd::start();
     assert_eq!(slotd.cmd("sinfo", &["-h", "-o", "%.2P<%2P<%5P<%2R"]).ok().text(), "c*<c*<cpu* <cp");
 }
 
 #[test]
-fn an_unknown_field_or_order_is_named_with_what_may_have_been_meant() {
+fn unknown_field_or_sort_key_gets_a_suggestion() {
     let slotd = Slotd::start();
     let refusal = |args: &[&str]| slotd.cmd("sinfo", args).fails(1).stderr;
     let text = slotd.cmd("sinfo", &["-O", "nodehots"]).ok().stderr;
@@ -135,7 +135,7 @@ fn an_unknown_field_or_order_is_named_with_what_may_have_been_meant() {
 }
 
 #[test]
-fn slurm_s_columns_may_be_the_default() {
+fn slurms_columns_can_be_the_default() {
     let slotd = Slotd::start();
     let mut command = slotd.command("sinfo");
     command.env("SLOTD_OUTPUT", "slurm");
@@ -144,7 +144,7 @@ fn slurm_s_columns_may_be_the_default() {
 }
 
 #[test]
-fn json_can_be_parsed() {
+fn json_is_valid() {
     let slotd = Slotd::start();
     let json: serde_json::Value =
         serde_json::from_str(&slotd.cmd("sinfo", &["--json"]).ok().stdout).unwrap();
@@ -152,7 +152,7 @@ fn json_can_be_parsed() {
 }
 
 #[test]
-fn one_local_execution_host() {
+fn jobs_run_on_the_local_host() {
     let slotd = Slotd::start();
     let host = slotd.sh("hostname -s").ok();
     assert_eq!(slotd.ran(&[], "hostname -s; echo $SLURM_JOB_NUM_NODES $SLURM_JOB_NODELIST"), {
@@ -162,7 +162,7 @@ fn one_local_execution_host() {
 }
 
 #[test]
-fn partitions_are_configured_by_environment() {
+fn partitions_are_configured_by_environment_variables() {
     let slotd = Slotd::setup()
         .set("SLOTD_CPU_PARTITIONS", "short,long")
         .set("SLOTD_GPU_PARTITIONS", "fast")
@@ -181,7 +181,7 @@ fn cpu_and_gpu_partitions_are_virtual_views_over_one_host() {
 }
 
 #[test]
-fn sinfo_shows_the_host_only_where_it_is_asked_for() {
+fn filters_hide_the_host() {
     let slotd = Slotd::start();
     let host = slotd_kit::host();
     let row = |words: &str| {
@@ -205,7 +205,7 @@ fn sinfo_shows_the_host_only_where_it_is_asked_for() {
 }
 
 #[test]
-fn with_a_format_the_node_view_has_a_row_for_each_partition() {
+fn node_view_with_a_format_has_a_row_for_each_partition() {
     let slotd = Setup::default().set("SLOTD_GPU_COUNT", 2).start();
     let host = slotd_kit::host();
     let rows = format!("NODELIST PARTITION STATE\n{host} cpu* idle\n{host} gpu idle\n");
@@ -219,7 +219,7 @@ fn with_a_format_the_node_view_has_a_row_for_each_partition() {
 }
 
 #[test]
-fn an_unknown_code_is_reported_and_the_table_printed() {
+fn unknown_code_is_reported_and_the_table_is_printed() {
     let slotd = Slotd::start();
     let job = slotd.wrap(&["-H"], "true");
     for (command, format, stdout, stderr) in [
@@ -247,6 +247,6 @@ fn an_unknown_code_is_reported_and_the_table_printed() {
         assert!(out.stderr.starts_with(stderr), "{command} {format}: {}", out.stderr);
     }
     let out = slotd.cmd("sinfo", &["-h", "-O", "bogus,partitionname:3"]).ok();
-    let said = "sinfo: error: Invalid job format specification: bogus\n";
-    assert!(out.stdout == "cpu\n" && out.stderr.starts_with(said), "{}{}", out.stdout, out.stderr);
+    let error = "sinfo: error: Invalid job format specification: bogus\n";
+    assert!(out.stdout == "cpu\n" && out.stderr.starts_with(error), "{}{}", out.stdout, out.stderr);
 }

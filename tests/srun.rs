@@ -1,16 +1,17 @@
-//! srun on its own: an allocation, one step in it, and back (book, "What srun Does").
+//! srun outside a job: it gets an allocation, runs one step and releases it (book, "What srun
+//! Does").
 
 use slotd_kit::{Setup, Slotd, proc};
 
 #[test]
-fn a_command_runs_in_the_foreground() {
+fn command_runs_in_the_foreground() {
     let slotd = Slotd::start();
     let out = slotd.cmd("srun", &["echo", "a  b", "*", "$HOME"]).ok();
     assert_eq!((out.stdout.as_str(), out.stderr.as_str()), ("a  b * $HOME\n", ""));
 }
 
 #[test]
-fn it_makes_a_top_level_record_and_a_step() {
+fn srun_creates_a_job_record_and_a_step() {
     let slotd = Slotd::start();
     slotd.cmd("srun", &["-J", "named", "true"]).ok();
     let job = slotd.wait_end(1);
@@ -22,7 +23,7 @@ fn it_makes_a_top_level_record_and_a_step() {
 }
 
 #[test]
-fn the_exit_code_is_that_of_the_command() {
+fn exit_code_is_that_of_the_command() {
     let slotd = Slotd::start();
     let out = slotd.cmd("srun", &["sh", "-c", "exit 42"]).fails(42);
     assert!(out.stderr.contains(": task 0: Exited with exit code 42\n"), "{}", out.stderr);
@@ -32,7 +33,7 @@ fn the_exit_code_is_that_of_the_command() {
 }
 
 #[test]
-fn a_death_by_a_signal_is_128_and_the_signal() {
+fn exit_code_after_a_signal_is_128_plus_the_signal() {
     let slotd = Slotd::start();
     for (signal, code, text) in
         [("KILL", 137, "Killed"), ("TERM", 143, "Terminated"), ("SEGV", 139, "Segmentation fault")]
@@ -44,7 +45,7 @@ fn a_death_by_a_signal_is_128_and_the_signal() {
 }
 
 #[test]
-fn a_command_that_cannot_be_run_says_why() {
+fn command_that_cannot_be_run_is_reported() {
     let slotd = Slotd::start();
     slotd.program("noshebang", "echo hello\n");
     for (command, code, text) in [
@@ -75,7 +76,7 @@ fn one_process_runs_for_each_task() {
 }
 
 #[test]
-fn the_worst_task_gives_the_exit_code() {
+fn highest_exit_code_of_the_tasks_counts() {
     let slotd = Slotd::start();
     let out = slotd.cmd("srun", &["-n", "2", "sh", "-c", "exit $((SLURM_PROCID*5+3))"]).fails(8);
     assert!(out.stderr.contains("task 0: Exited with exit code 3"), "{}", out.stderr);
@@ -85,7 +86,7 @@ fn the_worst_task_gives_the_exit_code() {
 }
 
 #[test]
-fn streams_stay_apart() {
+fn stdout_and_stderr_stay_separate() {
     let slotd = Slotd::start();
     let out = slotd.cmd("srun", &["sh", "-c", "echo out; echo err >&2"]).ok();
     assert_eq!((out.stdout.as_str(), out.stderr.as_str()), ("out\n", "err\n"));
@@ -97,7 +98,7 @@ fn input_is_forwarded() {
     let mut srun = slotd.command("srun");
     srun.arg("cat");
     assert_eq!(slotd.feed(srun, "through\0bytes\n").ok().stdout, "through\0bytes\n");
-    // Each task gets all of it.
+    // Each task receives all of the input.
     let mut srun = slotd.command("srun");
     srun.args(["-n", "2", "-l", "cat"]);
     let out = slotd.feed(srun, "line\n").ok();
@@ -107,7 +108,7 @@ fn input_is_forwarded() {
 }
 
 #[test]
-fn a_pipeline_of_megabytes_arrives_unchanged() {
+fn megabytes_pass_through_a_pipeline_unchanged() {
     let slotd = Slotd::start();
     let script = "seq 1 2000000 | srun cat | cksum; seq 1 2000000 | cksum";
     let out = slotd.sh(script).ok();
@@ -117,15 +118,15 @@ fn a_pipeline_of_megabytes_arrives_unchanged() {
 }
 
 #[test]
-fn a_command_that_does_not_read_ends_at_once() {
+fn command_that_does_not_read_its_input_ends_immediately() {
     let slotd = Slotd::start();
-    // The writer has more than the pipes hold.
+    // The writer writes more than the pipes hold.
     let out = slotd.sh("yes | srun head -c 4; echo ended").ok();
     assert!(out.stdout.ends_with("ended\n") && out.stdout.starts_with("y\ny\n"), "{}", out.stdout);
 }
 
 #[test]
-fn it_waits_in_the_queue_and_says_so() {
+fn srun_reports_that_it_is_queued() {
     let slotd = Slotd::start();
     let running = slotd.endless(&["-c", "4"]);
     let mut srun = slotd.command("srun");
@@ -143,7 +144,7 @@ fn it_waits_in_the_queue_and_says_so() {
 }
 
 #[test]
-fn a_cancelled_wait_says_so_and_fails() {
+fn srun_cancelled_while_pending_prints_an_error() {
     let slotd = Slotd::start();
     slotd.endless(&["-c", "4"]);
     let mut srun = slotd.command("srun");
@@ -162,7 +163,7 @@ fn a_cancelled_wait_says_so_and_fails() {
 }
 
 #[test]
-fn a_cancelled_run_ends_its_client() {
+fn cancelling_a_running_job_ends_its_srun() {
     let slotd = Slotd::start();
     let mut srun = slotd.command("srun");
     srun.args(["sh", "-c", "echo > ready; exec sleep 1000"]);
@@ -177,7 +178,7 @@ fn a_cancelled_run_ends_its_client() {
 }
 
 #[test]
-fn a_time_limit_ends_it() {
+fn time_limit_ends_srun() {
     let slotd = Slotd::start();
     let mut srun = slotd.command("srun");
     srun.args(["-t", "10", "sh", "-c", "echo > ready; exec sleep 1000"]);
@@ -191,7 +192,7 @@ fn a_time_limit_ends_it() {
 }
 
 #[test]
-fn a_dead_client_gives_its_allocation_back() {
+fn killed_srun_releases_its_allocation() {
     let slotd = Slotd::start();
     let mut srun = slotd.command("srun");
     srun.args(["-c", "4", "sh", "-c", "echo > ready; exec sleep 1000"]);
@@ -207,7 +208,7 @@ fn a_dead_client_gives_its_allocation_back() {
 }
 
 #[test]
-fn a_client_that_dies_while_it_waits_leaves_the_queue() {
+fn srun_killed_while_pending_leaves_the_queue() {
     let slotd = Slotd::start();
     slotd.endless(&["-c", "4"]);
     let mut srun = slotd.command("srun");
@@ -220,14 +221,14 @@ fn a_client_that_dies_while_it_waits_leaves_the_queue() {
 }
 
 #[test]
-fn an_interrupt_is_the_command_s_and_a_second_one_ends_it() {
+fn interrupt_goes_to_the_command_and_a_second_one_kills_it() {
     let slotd = Slotd::start();
     let mut srun = slotd.command("srun");
     srun.args(["sh", "-c", "echo > ready; exec sleep 1000"]);
     let client = slotd.spawn(srun);
     slotd.wait_text("ready", "");
     client.signal(proc::INT);
-    // As a shell has it without slotd.
+    // The same exit code as in a shell without slotd.
     client.end().fails(130);
     assert_eq!(slotd.wait_end(1).exit(), "0:2");
 
@@ -242,18 +243,18 @@ fn an_interrupt_is_the_command_s_and_a_second_one_ends_it() {
     client.signal(proc::INT);
     slotd.wait_text("ints", "got it");
     assert!(client.is_running());
-    // Within a second of the one before, however slow this machine is.
+    // The second interrupt must follow within a second of the first, however slow the machine is.
     let ended = slotd_kit::until(|| {
         client.signal(proc::INT);
         (!client.is_running()).then_some(())
     });
-    assert!(ended.is_some(), "srun lives");
+    assert!(ended.is_some(), "srun is still running");
     let out = client.end().fails(137);
     assert!(out.stderr.contains("srun: forcing job termination\n"), "{}", out.stderr);
 }
 
 #[test]
-fn a_gpu_is_assigned_and_exported() {
+fn gpus_are_allocated_and_exported() {
     let slotd = Setup::default().set("SLOTD_GPU_COUNT", 2).start();
     let script = "echo $CUDA_VISIBLE_DEVICES $SLURM_JOB_GPUS";
     assert_eq!(slotd.cmd("srun", &["-p", "gpu", "sh", "-c", script]).ok().stdout, "0 0\n");
@@ -268,7 +269,7 @@ fn a_gpu_is_assigned_and_exported() {
 }
 
 #[test]
-fn many_at_once_each_get_their_own_words() {
+fn concurrent_sruns_get_their_own_output() {
     let slotd = Slotd::start();
     let script = "for i in 1 2 3 4 5 6 7 8 9 10; do srun --mem=1 -Q sh -c \"echo begin $i; echo end $i\" > out$i & done; wait";
     slotd.sh(script).ok();
@@ -278,7 +279,7 @@ fn many_at_once_each_get_their_own_words() {
 }
 
 #[test]
-fn the_job_of_a_command_ends_with_the_code_that_its_step_has() {
+fn job_of_srun_ends_with_the_exit_code_of_its_step() {
     let slotd = Slotd::start();
     slotd.cmd("srun", &["sh", "-c", "exit 137"]).fails(137);
     assert_eq!(slotd.wait_end(1).exit(), "137:0");
@@ -286,7 +287,7 @@ fn the_job_of_a_command_ends_with_the_code_that_its_step_has() {
 }
 
 #[test]
-fn the_streams_of_as_many_tasks_as_a_node_may_have_are_relayed() {
+fn streams_of_the_maximum_number_of_tasks_are_relayed() {
     let slotd = Slotd::start();
     let mut srun = slotd.shell();
     srun.args(["-c", "ulimit -Sn 1000; exec srun -O -n 512 sh -c 'read line; echo $SLURM_PROCID $line $(ulimit -Sn)'"]);
@@ -295,32 +296,32 @@ fn the_streams_of_as_many_tasks_as_a_node_may_have_are_relayed() {
     let rank = |line: &&str| line.split(' ').next().and_then(|rank| rank.parse::<u32>().ok());
     lines.sort_by_key(rank);
     let expected: Vec<String> = (0..512).map(|rank| format!("{rank} read 1000")).collect();
-    assert_eq!(lines, expected, "each task has its streams, and the limit of its submitter");
+    assert_eq!(lines, expected, "each task has its own streams and the submitter's limit");
 }
 
 #[test]
-fn more_tasks_than_a_node_may_have_are_refused_with_the_bound() {
+fn more_tasks_than_the_maximum_are_refused() {
     let slotd = Slotd::start();
-    let said = |asked: u32| format!("srun: error: {asked} tasks requested, 512 at most on a node");
+    let error = |asked: u32| format!("srun: error: {asked} tasks requested, 512 at most on a node");
     slotd.write("tasks.conf", "* true\n");
     for asked in [513, 100_000, 2_000_000_000] {
         for multi in ["true", "--multi-prog tasks.conf"] {
             let out = slotd.line(&format!("srun -O -n {asked} {multi}")).fails(1);
-            assert!(out.stderr.contains(&said(asked)), "{}", out.stderr);
+            assert!(out.stderr.contains(&error(asked)), "{}", out.stderr);
         }
     }
     for asked in [513, 100_000, 2_000_000_000] {
         for multi in ["true", "--multi-prog tasks.conf"] {
             let out = slotd.line(&format!("salloc srun -O -n {asked} {multi}")).fails(1);
-            assert!(out.stderr.contains(&said(asked)), "{}", out.stderr);
+            assert!(out.stderr.contains(&error(asked)), "{}", out.stderr);
         }
     }
 }
 
 #[test]
-fn streams_that_need_more_open_files_than_there_may_be_are_refused_with_the_limit() {
+fn streams_beyond_the_open_file_limit_are_refused() {
     let slotd = Slotd::start();
     let out = slotd.sh("ulimit -n 100; srun -O -n 64 true").fails(1);
-    let said = "srun: error: the streams of 64 tasks need more than the 100 open files that this process may have: ";
-    assert!(out.stderr.contains(said), "{}", out.stderr);
+    let error = "srun: error: the streams of 64 tasks need more open files than the limit of 100: ";
+    assert!(out.stderr.contains(error), "{}", out.stderr);
 }

@@ -4,7 +4,7 @@ use slotd_kit::{Setup, Slotd, proc};
 use std::collections::BTreeSet;
 
 #[test]
-fn srun_in_a_batch_script_is_a_step_of_it() {
+fn srun_in_a_batch_script_runs_a_step() {
     let slotd = Slotd::start();
     let job = slotd.script(
         &[],
@@ -18,7 +18,7 @@ fn srun_in_a_batch_script_is_a_step_of_it() {
 }
 
 #[test]
-fn srun_in_a_salloc_session_is_a_step_of_it() {
+fn srun_in_a_salloc_session_runs_a_step() {
     let slotd = Slotd::start();
     let out = slotd
         .cmd(
@@ -33,7 +33,7 @@ fn srun_in_a_salloc_session_is_a_step_of_it() {
 }
 
 #[test]
-fn a_step_gets_the_tasks_of_its_job() {
+fn step_gets_the_tasks_of_its_job() {
     let slotd = Slotd::start();
     let job = slotd
         .script(&["-n", "3"], "#!/bin/sh\nsrun sh -c 'echo $SLURM_PROCID'\nsrun -n 1 echo alone\n");
@@ -46,7 +46,7 @@ fn a_step_gets_the_tasks_of_its_job() {
 }
 
 #[test]
-fn a_failed_step_does_not_fail_the_job_by_itself() {
+fn failed_step_does_not_fail_the_job() {
     let slotd = Slotd::start();
     let job = slotd.script(&[], "#!/bin/sh\nsrun sh -c 'exit 7'\necho rc=$?\n");
     let ended = slotd.wait_state(job, "COMPLETED");
@@ -59,18 +59,18 @@ fn a_failed_step_does_not_fail_the_job_by_itself() {
 }
 
 #[test]
-fn steps_side_by_side_have_cpus_of_their_own() {
+fn concurrent_exact_steps_have_separate_cpus() {
     let slotd = Slotd::start();
     let script = "#!/bin/sh\nfor i in 1 2; do srun -n1 --exact sh -c \"echo start >> log; until [ \\$(wc -l < log) = 2 ]; \
                   do sleep 0.02; done\" & done; wait\n";
     slotd.write("log", "");
-    // Each waits for the other: they only end if both run at once.
+    // Each step waits for the other, so they end only if both run concurrently.
     let job = slotd.script(&["-n", "2"], script);
     slotd.wait_state(job, "COMPLETED");
 }
 
 #[test]
-fn a_step_is_told_its_name_and_cpus() {
+fn step_gets_its_name_and_cpus() {
     let slotd = Slotd::start();
     let steps = "#!/bin/sh\n\
                  srun -J step sh -c 'echo $SLURM_JOB_NAME $SLURM_CPUS_ON_NODE'\n\
@@ -84,7 +84,7 @@ fn a_step_is_told_its_name_and_cpus() {
 }
 
 #[test]
-fn a_step_waits_until_the_allocation_has_room() {
+fn step_waits_for_free_resources_of_its_allocation() {
     let slotd = Slotd::start();
     let gate = slotd.gate("go");
     let script = format!(
@@ -94,10 +94,10 @@ fn a_step_waits_until_the_allocation_has_room() {
     );
     let job = slotd.script(&["-n", "2"], &script);
     let out = format!("slurm-{job}.out");
-    let told = format!(
+    let want = format!(
         "srun: Job {job} step creation temporarily disabled, retrying (Requested nodes are busy)\n"
     );
-    slotd.wait_text(&out, &told);
+    slotd.wait_text(&out, &want);
     assert!(!slotd.read(&out).contains("second"));
     slotd.open("go");
     slotd.wait_state(job, "COMPLETED");
@@ -107,7 +107,7 @@ fn a_step_waits_until_the_allocation_has_room() {
 }
 
 #[test]
-fn a_signal_ends_a_step_that_waits_and_it_never_starts() {
+fn signalled_pending_step_never_starts() {
     let slotd = Slotd::start();
     let job = slotd.endless(&["-n", "2"]);
     let id = job.to_string();
@@ -133,7 +133,7 @@ fn a_signal_ends_a_step_that_waits_and_it_never_starts() {
 }
 
 #[test]
-fn an_overlapping_step_does_not_wait() {
+fn overlapping_step_does_not_wait() {
     let slotd = Slotd::start();
     let job = slotd.endless(&[]);
     let id = job.to_string();
@@ -149,7 +149,7 @@ fn an_overlapping_step_does_not_wait() {
 }
 
 #[test]
-fn more_than_the_allocation_has_is_refused() {
+fn step_larger_than_its_allocation_is_refused() {
     let slotd = Slotd::start();
     let job = slotd.script(
         &["-n", "2"],
@@ -169,7 +169,7 @@ fn more_than_the_allocation_has_is_refused() {
 }
 
 #[test]
-fn a_step_elsewhere_than_on_the_node_is_refused() {
+fn step_on_another_node_is_refused() {
     let slotd = Slotd::start();
     let options =
         ["-N2", "-w nohost", "-r1", "-r1 -N1", "-x localhost", "-rx", "-N1 -r0 -w localhost"];
@@ -195,7 +195,7 @@ fn a_step_elsewhere_than_on_the_node_is_refused() {
 }
 
 #[test]
-fn steps_share_the_gpus_and_never_one() {
+fn concurrent_steps_never_share_a_gpu() {
     let slotd = Setup::default().set("SLOTD_GPU_COUNT", 2).start();
     let step = "srun -n1 -G1 --exact sh -c \"echo \\$CUDA_VISIBLE_DEVICES >> gpus; until [ \\$(wc -l < gpus) = 2 ]; \
                 do sleep 0.02; done\"";
@@ -212,7 +212,7 @@ fn steps_share_the_gpus_and_never_one() {
 }
 
 #[test]
-fn the_job_is_found_by_its_number_alone() {
+fn job_id_is_enough_to_run_a_step() {
     let slotd = Slotd::start();
     let script = "#!/bin/sh\nfor name in $(env | grep ^SLURM_ | cut -d= -f1); do\n  [ $name = SLURM_JOB_ID ] || unset $name\n\
                   done\nsrun sh -c 'echo $SLURM_JOB_ID.$SLURM_STEP_ID'\n";
@@ -222,7 +222,7 @@ fn the_job_is_found_by_its_number_alone() {
 }
 
 #[test]
-fn fifty_steps_are_all_recorded_in_order() {
+fn fifty_steps_are_recorded_in_order() {
     let slotd = Slotd::start();
     let job = slotd.script(&[], "#!/bin/sh\ni=0\nwhile [ $i -lt 50 ]; do srun sh -c 'exit $((SLURM_STEP_ID % 2))'; i=$((i+1)); done 2>/dev/null\nexit 0\n");
     let ended = slotd.wait_state(job, "COMPLETED");
@@ -236,7 +236,7 @@ fn fifty_steps_are_all_recorded_in_order() {
 }
 
 #[test]
-fn the_end_of_the_job_ends_its_steps() {
+fn steps_end_with_their_job() {
     let slotd = Slotd::start();
     let job = slotd.script(
         &[],
@@ -252,7 +252,7 @@ fn the_end_of_the_job_ends_its_steps() {
     });
 }
 
-/// The lines of standard error, without times.
+/// Returns the lines of standard error without times.
 fn said(stderr: &str) -> Vec<&str> {
     stderr.lines().map(|line| line.split(" CANCELLED AT ").next().unwrap_or(line)).collect()
 }
@@ -263,7 +263,7 @@ fn says(stderr: &str, line: &str) {
 }
 
 #[test]
-fn a_step_may_have_its_own_time_limit() {
+fn step_can_have_its_own_time_limit() {
     let slotd = Slotd::start();
     let job = slotd.script(&[], "#!/bin/sh\nsrun -t 0:01 sleep 1000\necho rc=$?\n");
     slotd.wait_state(job, "COMPLETED");
@@ -274,7 +274,7 @@ fn a_step_may_have_its_own_time_limit() {
 }
 
 #[test]
-fn the_time_limit_of_a_step_holds_without_a_daemon() {
+fn time_limit_of_a_step_applies_without_a_daemon() {
     let mut slotd = Slotd::start();
     let step = "srun -t 0:02 sh -c 'echo $$ > up; exec sleep 1000'";
     let job = slotd.script(&[], &format!("#!/bin/sh\n{step} & wait $!\necho rc=$? > end\n"));
@@ -289,9 +289,9 @@ fn the_time_limit_of_a_step_holds_without_a_daemon() {
 }
 
 #[test]
-fn a_cancelled_step_is_told_and_keeps_its_state() {
+fn cancelled_step_prints_a_message_and_stays_cancelled() {
     let slotd = Slotd::start();
-    // A step that is known may not have begun yet.
+    // A step that the daemon knows may not have started yet.
     let script = "#!/bin/sh\nsrun sh -c ': >begun; exec sleep 1000' & until [ -e begun ]; do sleep 0.02; done\n\
                   scancel $SLURM_JOB_ID.0\nwait $!\necho rc=$?\n";
     let job = slotd.script(&[], script);
@@ -304,7 +304,7 @@ fn a_cancelled_step_is_told_and_keeps_its_state() {
 }
 
 #[test]
-fn a_running_step_is_measured() {
+fn running_step_is_sampled() {
     let slotd = Slotd::start();
     let gate = slotd.gate("go");
     let script = format!(
@@ -326,7 +326,7 @@ fn a_running_step_is_measured() {
         line(&["-a", "-j", &id, "-o", "jobid"]).lines().map(str::to_owned).collect();
     assert_eq!(all, BTreeSet::from([format!("{job}.0"), format!("{job}.batch")]));
     let pids = line(&["-i", "-j", &format!("{job}.0")]);
-    // What the gate starts comes and goes.
+    // Processes that the gate starts come and go.
     let task = pids.rsplit('|').next().unwrap().split(',').next().unwrap();
     assert!(proc::is_alive(task.parse().unwrap()), "{pids}");
     slotd.open("go");
@@ -339,7 +339,7 @@ fn a_running_step_is_measured() {
 }
 
 #[test]
-fn sattach_shows_what_a_step_writes_and_passes_words_on() {
+fn sattach_shows_output_and_forwards_input() {
     let slotd = Slotd::start();
     let mut host = slotd.command("srun");
     let script = "echo $SLURM_PROCID up >> log; read word; echo $SLURM_PROCID got $word; echo err >&2; sleep 0.1";
@@ -352,7 +352,7 @@ fn sattach_shows_what_a_step_writes_and_passes_words_on() {
     slotd.wait("both tasks", || {
         (slotd.exists("log") && slotd.read("log").lines().count() == 2).then_some(())
     });
-    slotd.wait("the door", || slotd.job_dir(1).join("0.attach").exists().then_some(()));
+    slotd.wait("the attach socket", || slotd.job_dir(1).join("0.attach").exists().then_some(()));
     let mut guest = slotd.command("sattach");
     guest.args(["-l", "1.0"]);
     let out = slotd.feed(guest, "hello\n").ok();
@@ -367,12 +367,12 @@ fn sattach_shows_what_a_step_writes_and_passes_words_on() {
 }
 
 #[test]
-fn sattach_follows_the_file_of_a_step() {
+fn sattach_follows_the_output_file_of_a_step() {
     let slotd = Slotd::start();
     let gate = slotd.gate("go");
     let job = slotd
         .script(&[], &format!("#!/bin/sh\nsrun sh -c 'touch up; {gate}; echo one; echo two'\n"));
-    // By touch: with `: > up` the shell's own output would lead to that file for a moment.
+    // Use touch: with `: > up`, the shell's own output would briefly go to that file.
     slotd.wait("the step", || slotd.exists("up").then_some(()));
     let step = format!("{job}.0");
     let layout = slotd.cmd("sattach", &["--layout", &step]).ok();
@@ -386,8 +386,8 @@ fn sattach_follows_the_file_of_a_step() {
     let mut guest = slotd.command("sattach");
     guest.arg(&step);
     let guest = slotd.spawn(guest);
-    // It has the file open once it watches it.
-    slotd.wait("the guest", || {
+    // Once sattach follows the file, it has the file open.
+    slotd.wait("sattach to open the file", || {
         let fds = std::fs::read_dir(format!("/proc/{}/fd", guest.pid())).ok()?;
         let open = fds.flatten().filter_map(|fd| std::fs::read_link(fd.path()).ok());
         open.into_iter().any(|target| target.ends_with(format!("slurm-{job}.out"))).then_some(())
@@ -409,12 +409,12 @@ fn sattach_refuses_to_show_its_own_output() {
     slotd.script(&[], &format!("#!/bin/sh\n{script}"));
     slotd.wait_end(1);
     assert_eq!(slotd.read("code"), "1\n");
-    let told = slotd.read("err");
-    assert!(told.contains("StepId=1.0 writes to ") && told.contains("slurm-1.out"), "{told}");
+    let error = slotd.read("err");
+    assert!(error.contains("StepId=1.0 writes to ") && error.contains("slurm-1.out"), "{error}");
 }
 
 #[test]
-fn a_step_whose_watcher_is_killed_has_not_succeeded() {
+fn step_whose_watcher_is_killed_fails() {
     let slotd = Slotd::start();
     let mut srun = slotd.command("srun");
     srun.args(["sh", "-c", "echo $PPID >watcher; exec sleep 1000"]);
@@ -429,7 +429,7 @@ fn a_step_whose_watcher_is_killed_has_not_succeeded() {
 }
 
 #[test]
-fn gpus_on_the_command_line_of_a_step_count_more_than_those_of_its_job() {
+fn gpus_requested_by_a_step_override_those_of_its_job() {
     let slotd = Slotd::setup().set("SLOTD_GPU_COUNT", 2).start();
     let script = "#!/bin/sh\n\
         srun --gres=gpu:1 -n1 sh -c 'echo $CUDA_VISIBLE_DEVICES >> seen; until [ $(wc -l < seen) = 2 ]; do sleep 0.02; done' &\n\

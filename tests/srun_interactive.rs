@@ -1,4 +1,4 @@
-//! srun --pty: a real terminal, driven through one.
+//! Interactive use in a real terminal: srun --pty and messages that are printed only on terminals.
 
 use nix::fcntl::OFlag;
 use nix::pty::{Winsize, grantpt, posix_openpt, unlockpt};
@@ -12,7 +12,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
-/// A command in a terminal of its own, and all that it showed.
+/// A command in a terminal of its own, and everything that it printed.
 struct Session {
     child: Child,
     keys: File,
@@ -28,9 +28,9 @@ impl Session {
         // SAFETY: the calls are safe between fork and exec, and no handler is set.
         unsafe {
             command.pre_exec(|| {
-                // As a login does: tests that run in the background of a shell without job control
-                // ignore Ctrl-C, and a shell that inherits that goes on after it, whatever its
-                // commands died of.
+                // Do not ignore Ctrl-C, as tests do in the background of a shell without job
+                // control. A shell that inherited this would continue even if its commands died of
+                // Ctrl-C.
                 for interrupt in [Signal::SIGINT, Signal::SIGQUIT] {
                     nix::sys::signal::signal(interrupt, nix::sys::signal::SigHandler::SigDfl)?;
                 }
@@ -49,7 +49,7 @@ impl Session {
         let mut screen = keys.try_clone().unwrap();
         thread::spawn(move || {
             let mut chunk = [0; 4096];
-            // The end of a terminal is an error (EIO).
+            // A closed terminal returns an error (EIO).
             while let Ok(n @ 1..) = screen.read(&mut chunk) {
                 keep.lock().unwrap().extend_from_slice(&chunk[..n]);
             }
@@ -74,21 +74,24 @@ impl Session {
     #[track_caller]
     fn ends(&mut self) -> i32 {
         let status = slotd_kit::until(|| self.child.try_wait().unwrap());
-        status.unwrap_or_else(|| panic!("it does not end:\n{}", self.text())).code().unwrap_or(-1)
+        status
+            .unwrap_or_else(|| panic!("the command does not end:\n{}", self.text()))
+            .code()
+            .unwrap_or(-1)
     }
 }
 
-/// Both sides of a new terminal. `openpty` would leave them to the daemons and the commands that
-/// other tests start, which would keep the terminal open.
+/// Opens a terminal and returns both sides. Daemons and commands of other tests would inherit the
+/// descriptors of `openpty` and keep the terminal open.
 fn terminal() -> (File, OwnedFd) {
     let own = OFlag::O_RDWR | OFlag::O_NOCTTY | OFlag::O_CLOEXEC;
     let master = posix_openpt(own).unwrap();
     grantpt(&master).unwrap();
     unlockpt(&master).unwrap();
-    // SAFETY: it takes numbers.
+    // SAFETY: the call takes only numbers.
     let slave = unsafe { libc::ioctl(master.as_raw_fd(), libc::TIOCGPTPEER, own.bits()) };
     assert!(slave >= 0, "{}", std::io::Error::last_os_error());
-    // SAFETY: the kernel has just made it for us.
+    // SAFETY: the kernel just returned this descriptor, and nothing else owns it.
     let slave = unsafe { OwnedFd::from_raw_fd(slave) };
     (File::from(OwnedFd::from(master)), slave)
 }
@@ -114,7 +117,7 @@ fn srun(slotd: &Slotd, args: &[&str]) -> Session {
 }
 
 #[test]
-fn the_program_has_a_terminal_of_the_same_size() {
+fn program_has_a_terminal_of_the_same_size() {
     let slotd = Slotd::start();
     let mut session = srun(
         &slotd,
@@ -126,7 +129,7 @@ fn the_program_has_a_terminal_of_the_same_size() {
 }
 
 #[test]
-fn the_first_task_alone_has_the_terminal() {
+fn only_the_first_task_has_the_terminal() {
     let slotd = Slotd::start();
     let mut session = srun(
         &slotd,
@@ -150,7 +153,7 @@ fn the_first_task_alone_has_the_terminal() {
 }
 
 #[test]
-fn a_shell_can_be_talked_to() {
+fn shell_reads_input_from_the_terminal() {
     let slotd = Slotd::start();
     let mut session = srun(&slotd, &["--pty", "sh"]);
     session.types("echo id=$SLURM_JOB_ID.$SLURM_STEP_ID\n");
@@ -178,7 +181,7 @@ fn control_c_goes_to_the_program() {
 }
 
 #[test]
-fn a_change_of_the_window_is_passed_on() {
+fn window_size_changes_are_forwarded() {
     let slotd = Slotd::start();
     let script = "trap 'stty size; exit 0' WINCH; echo ready; while :; do sleep 0.05; done";
     let mut session = srun(&slotd, &["--pty", "sh", "-c", script]);
@@ -189,7 +192,7 @@ fn a_change_of_the_window_is_passed_on() {
 }
 
 #[test]
-fn the_terminal_is_restored_afterwards() {
+fn terminal_is_restored_afterwards() {
     let slotd = Slotd::start();
     let mut shell = slotd.shell();
     shell
@@ -199,7 +202,7 @@ fn the_terminal_is_restored_afterwards() {
     session.ends();
     session.shows("end of it");
     let text = session.text();
-    // On a busy machine srun tells that the job waits.
+    // On a busy machine, srun reports that the job is queued.
     let is_sum = |line: &&str| !line.contains("end") && !line.starts_with("srun: ");
     let lines: Vec<&str> = text.lines().filter(is_sum).collect();
     assert_eq!(lines.len(), 2, "{text}");
@@ -207,7 +210,7 @@ fn the_terminal_is_restored_afterwards() {
 }
 
 #[test]
-fn the_end_of_the_terminal_ends_the_job() {
+fn closing_the_terminal_ends_the_job() {
     let slotd = Slotd::start();
     let session = srun(&slotd, &["--pty", "sh", "-c", "echo ready; exec sleep 1000"]);
     session.shows("ready");
@@ -223,7 +226,7 @@ fn the_end_of_the_terminal_ends_the_job() {
 }
 
 #[test]
-fn without_a_terminal_pty_is_disregarded_as_slurm_does() {
+fn pty_without_a_terminal_is_ignored_like_in_slurm() {
     let slotd = Slotd::start();
     let out = slotd.cmd("srun", &["--pty", "sh", "-c", "test -t 0 || echo none; exit 3"]).fails(3);
     assert_eq!(out.stdout, "none\n");
@@ -235,7 +238,7 @@ fn without_a_terminal_pty_is_disregarded_as_slurm_does() {
 }
 
 #[test]
-fn pty_and_no_wait_exclude_each_other() {
+fn pty_and_no_wait_are_mutually_exclusive() {
     let slotd = Slotd::start();
     let out = slotd.cmd("srun", &["--pty", "--no-wait", "true"]);
     assert_ne!(out.code, 0);
@@ -244,14 +247,13 @@ fn pty_and_no_wait_exclude_each_other() {
 }
 
 #[test]
-fn salloc_s_shell_has_the_terminal() {
+fn shell_of_salloc_has_the_terminal() {
     let slotd = Slotd::start();
     let mut session = Session::start(slotd.command("salloc"));
     session.shows("Granted job allocation 1");
     session.types("test -t 0 && echo tty=$SLURM_JOB_ID\n");
     session.shows("tty=1");
-    // srun reads the terminal while it runs, as it does with Slurm: what is typed next has to wait
-    // for its end.
+    // As in Slurm, srun reads the terminal while it runs, so further input must wait for its end.
     session.types("srun echo st'e'p; echo af'ter'\n");
     session.shows("\nstep");
     session.shows("\nafter");
@@ -261,7 +263,7 @@ fn salloc_s_shell_has_the_terminal() {
 }
 
 #[test]
-fn a_shell_as_the_command_of_salloc_has_the_terminal_alone() {
+fn shell_as_the_command_of_salloc_runs_once_with_the_terminal() {
     let slotd = Slotd::start();
     let mut salloc = slotd.command("salloc");
     salloc.args(["-n2", "bash", "--norc"]);
@@ -275,7 +277,7 @@ fn a_shell_as_the_command_of_salloc_has_the_terminal_alone() {
     assert_eq!(session.text().matches("tty=1 of 2").count(), 1);
 }
 
-/// An interactive shell with job control, in a terminal.
+/// Starts an interactive shell with job control in a terminal.
 fn shell(slotd: &Slotd) -> Session {
     let mut bash = slotd.shell();
     bash.args(["-c", "PS1='$ ' exec bash --norc --noprofile -i"]);
@@ -286,7 +288,7 @@ fn shell(slotd: &Slotd) -> Session {
 }
 
 #[test]
-fn a_run_in_the_background_leaves_the_keys_to_the_shell() {
+fn srun_in_the_background_leaves_the_input_to_the_shell() {
     let slotd = Slotd::start();
     let mut session = shell(&slotd);
     let gate = slotd.gate("go");
@@ -304,7 +306,7 @@ fn a_run_in_the_background_leaves_the_keys_to_the_shell() {
 }
 
 #[test]
-fn a_run_that_comes_to_the_foreground_reads_the_keys_again() {
+fn srun_in_the_foreground_again_reads_the_input() {
     let slotd = Slotd::start();
     let mut session = shell(&slotd);
     session.types("srun -l cat &\n");
@@ -324,7 +326,7 @@ fn a_run_that_comes_to_the_foreground_reads_the_keys_again() {
 }
 
 #[test]
-fn a_hang_up_of_the_terminal_ends_the_job() {
+fn hangup_of_the_terminal_ends_the_job() {
     let slotd = Slotd::start();
     let mut session =
         srun(&slotd, &["--pty", "sh", "-c", "trap '' HUP; echo ready; sleep 1000; :"]);
@@ -335,7 +337,7 @@ fn a_hang_up_of_the_terminal_ends_the_job() {
     slotd.wait_end(1);
 }
 
-/// Waits until no srun is left.
+/// Waits until no srun is running.
 fn without_srun(slotd: &Slotd) {
     let is_srun = |pid: &i32| slotd_kit::proc::cmdline(*pid).starts_with("srun ");
     slotd.wait("the end of srun", || (!slotd.processes().iter().any(is_srun)).then_some(()));
@@ -352,9 +354,9 @@ fn control_c_stops_the_script_that_runs_srun() {
     session.shows("\none is up");
     slotd.wait("the step's record", || slotd.job(1).steps().first().map(|_| ()));
     session.types("\x03");
-    // What is typed while srun reads the terminal is not for the shell.
+    // Input typed while srun reads the terminal does not reach the shell.
     without_srun(&slotd);
-    // An interactive bash gives the whole line up.
+    // An interactive bash abandons the whole line.
     session.types("echo af'ter' $?\n");
     session.shows("\nafter 130");
     assert!(!session.text().contains("wrongly on"), "{}", session.text());
@@ -362,7 +364,7 @@ fn control_c_stops_the_script_that_runs_srun() {
 }
 
 #[test]
-fn srun_dies_of_control_c_also_where_its_shell_ignores_it() {
+fn srun_dies_of_control_c_even_if_its_shell_ignores_it() {
     let slotd = Slotd::start();
     let script = "trap '' INT\nsrun sh -c 'echo one is up; exec sleep 1000'\necho rc $?\n";
     let script = slotd.write("script.sh", script);
@@ -371,13 +373,13 @@ fn srun_dies_of_control_c_also_where_its_shell_ignores_it() {
     let mut session = Session::start(bash);
     session.shows("one is up");
     session.types("\x03");
-    // The script goes on: a shell that ignores the key does.
+    // The script continues, because its shell ignores Ctrl-C.
     session.shows("rc 130");
     assert_eq!(slotd.wait_end(1).exit(), "0:2");
 }
 
 #[test]
-fn control_c_in_a_terminal_of_the_program_stops_the_script_too() {
+fn control_c_in_a_pty_step_also_stops_the_script() {
     let slotd = Slotd::start();
     let mut session = shell(&slotd);
     session.types(
@@ -392,7 +394,7 @@ fn control_c_in_a_terminal_of_the_program_stops_the_script_too() {
 }
 
 #[test]
-fn an_escape_in_a_name_does_not_reach_the_terminal() {
+fn escape_sequence_in_a_name_does_not_reach_the_terminal() {
     let slotd = Slotd::start();
     let job = slotd.endless(&["-J", "a\u{1b}[2Jb"]);
     let id = job.to_string();
@@ -415,7 +417,7 @@ fn an_escape_in_a_name_does_not_reach_the_terminal() {
 }
 
 #[test]
-fn on_a_terminal_sbatch_tells_what_several_tasks_mean() {
+fn sbatch_on_a_terminal_reports_how_several_tasks_run() {
     let slotd = Slotd::setup().start();
     let sbatch = |own: &str, script: &str| {
         let mut command = slotd.command("sbatch");
@@ -423,16 +425,16 @@ fn on_a_terminal_sbatch_tells_what_several_tasks_mean() {
         Session::start(command)
     };
     sbatch("", "make -j $SLURM_NTASKS")
-        .shows("sbatch: the script runs once with room for 2 tasks: it reads SLURM_NTASKS (SLOTD_BATCH_TASKS=ranks");
+        .shows("sbatch: the script runs once with resources for 2 tasks: it reads SLURM_NTASKS (set SLOTD_BATCH_TASKS=ranks");
     sbatch("", "./app")
         .shows("sbatch: the script runs 2 times, once for each task: it starts no tasks itself (");
-    sbatch("once", "./app").shows("once with room for 2 tasks: SLOTD_BATCH_TASKS is once");
-    // To a program nothing is told.
+    sbatch("once", "./app").shows("once with resources for 2 tasks: SLOTD_BATCH_TASKS is once");
+    // Without a terminal, nothing is printed.
     assert_eq!(slotd.cmd("sbatch", &["-n", "2", "--hold", "--wrap", "./app"]).ok().stderr, "");
 }
 
 #[test]
-fn on_a_terminal_sbatch_says_once_that_memory_is_not_enforced() {
+fn sbatch_on_a_terminal_notes_once_that_memory_is_not_enforced() {
     let slotd = Slotd::start();
     let sbatch = |args: &[&str]| {
         let mut command = slotd.command("sbatch");
@@ -442,9 +444,9 @@ fn on_a_terminal_sbatch_says_once_that_memory_is_not_enforced() {
         assert_eq!(session.ends(), 0);
         session
             .text()
-            .contains("sbatch: --mem is reserved and not enforced on this host: a job can use more; the setting")
+            .contains("sbatch: --mem is reserved but not enforced on this host: jobs can use more; `slotd install --cgroup-base")
     };
-    assert!(!sbatch(&[]), "it asked for no memory");
+    assert!(!sbatch(&[]), "the job requests no memory");
     assert_eq!(
         slotd.cmd("sbatch", &["--mem=1M", "--hold", "--wrap", "true"]).ok().stderr,
         "",
@@ -454,7 +456,7 @@ fn on_a_terminal_sbatch_says_once_that_memory_is_not_enforced() {
 }
 
 #[test]
-fn seff_says_more_on_a_terminal() {
+fn seff_prints_more_on_a_terminal() {
     let slotd = Slotd::start();
     let job = slotd.wrap(&["--mem=1M"], "helper eat 50; exit 139").to_string();
     slotd.wait_end(job.parse().unwrap());
@@ -465,21 +467,21 @@ fn seff_says_more_on_a_terminal() {
     let mut session = Session::start(command);
     assert_eq!(session.ends(), 0);
     for note in [
-        "NOTE: Exit code 139 is 128 + 11: usually a command ended by SIGSEGV: ",
-        "memory is not enforced on this host; the setting SLOTD_CGROUP_BASE=auto enforces it.",
-        "NOTE: Memory is sampled: a short peak of several processes together may be missing.",
+        "NOTE: Exit code 139 is 128 + 11: usually a command was killed by SIGSEGV: ",
+        "memory limits are not enforced on this host; `slotd install --cgroup-base auto` enforces them where there is a systemd user manager.",
+        "NOTE: Memory is sampled: a short combined peak of several processes may be missing.",
     ] {
         session.shows(note);
     }
 }
 
 #[test]
-fn sbatch_without_a_script_says_on_standard_error_that_it_reads_one_from_the_terminal() {
+fn sbatch_without_a_script_reports_that_it_reads_from_the_terminal() {
     let slotd = Slotd::start();
     let mut shell = slotd.shell();
     shell.arg("-c").arg("sbatch >submitted");
     let mut session = Session::start(shell);
-    session.shows("sbatch: reading the script from standard input: end it with Ctrl-D");
+    session.shows("sbatch: reading the script from standard input: press Ctrl-D to end it");
     session.types("#!/bin/sh\nexit 3\n\x04");
     assert_eq!(session.ends(), 0);
     assert_eq!(slotd.read("submitted"), "Submitted batch job 1\n");

@@ -1,9 +1,9 @@
-//! The ways of srun: at once or not at all, and handed to the daemon.
+//! Modes of srun: --immediate, --no-wait, and steps in an existing allocation.
 
 use slotd_kit::Slotd;
 
 #[test]
-fn immediate_fails_where_it_would_have_to_wait() {
+fn immediate_fails_instead_of_waiting() {
     let slotd = Slotd::start();
     slotd.cmd("srun", &["--immediate", "true"]).ok();
     let running = slotd.endless(&["-c", "4"]);
@@ -17,14 +17,14 @@ fn immediate_fails_where_it_would_have_to_wait() {
     slotd.cancel(running);
     slotd.wait_end(running);
     slotd.cmd("srun", &["--immediate", "true"]).ok();
-    // Nothing of the refused ones is left in the queue.
-    slotd.wait("the end of all", || {
+    // The refused jobs are no longer in the queue.
+    slotd.wait("the end of all jobs", || {
         slotd.all_records().iter().all(slotd_kit::Record::is_over).then_some(())
     });
 }
 
 #[test]
-fn no_wait_hands_the_command_to_the_daemon() {
+fn no_wait_makes_the_daemon_run_the_command() {
     let slotd = Slotd::start();
     let gate = slotd.gate("go");
     let out = slotd
@@ -38,7 +38,7 @@ fn no_wait_hands_the_command_to_the_daemon() {
 }
 
 #[test]
-fn no_wait_runs_one_process_a_rank() {
+fn no_wait_runs_one_process_per_rank() {
     let slotd = Slotd::start();
     slotd
         .cmd("srun", &["--no-wait", "-n", "3", "-o", "out", "sh", "-c", "echo $SLURM_PROCID"])
@@ -51,7 +51,7 @@ fn no_wait_runs_one_process_a_rank() {
 }
 
 #[test]
-fn no_wait_refuses_what_needs_a_client() {
+fn no_wait_refuses_options_that_need_a_client() {
     let slotd = Slotd::start();
     for option in ["--label", "--unbuffered"] {
         let out = slotd.cmd("srun", &["--no-wait", option, "true"]);
@@ -62,7 +62,7 @@ fn no_wait_refuses_what_needs_a_client() {
 }
 
 #[test]
-fn an_allocation_is_found_by_its_number() {
+fn allocation_is_found_by_its_id() {
     let slotd = Slotd::start();
     let job = slotd.endless(&[]);
     let out = slotd
@@ -83,7 +83,7 @@ fn an_allocation_is_found_by_its_number() {
 }
 
 #[test]
-fn an_allocation_that_is_none_is_named() {
+fn invalid_allocation_is_reported() {
     let slotd = Slotd::start();
     let out = slotd.cmd("srun", &["--jobid=999999", "true"]).fails(1);
     assert_eq!(
@@ -103,7 +103,7 @@ fn an_allocation_that_is_none_is_named() {
 }
 
 #[test]
-fn the_command_of_no_wait_is_step_0_and_its_own_steps_come_after_it() {
+fn command_of_no_wait_is_step_0_and_its_steps_follow() {
     let slotd = Slotd::start();
     let gate = slotd.gate("go");
     let script = format!("srun -n1 echo inner; echo > here; {gate}");

@@ -1,9 +1,9 @@
-//! srun's options.
+//! The options of srun.
 
 use slotd_kit::{Setup, Slotd};
 
 #[test]
-fn the_options_of_the_allocation_are_those_of_sbatch() {
+fn allocation_options_are_those_of_sbatch() {
     let slotd = Slotd::start();
     slotd
         .cmd(
@@ -18,23 +18,23 @@ fn the_options_of_the_allocation_are_those_of_sbatch() {
 }
 
 #[test]
-fn a_run_is_named_after_its_command() {
+fn job_is_named_after_its_command() {
     let slotd = Slotd::start();
     slotd.cmd("srun", &["/bin/true"]).ok();
     assert_eq!(slotd.wait_end(1).0["request"]["name"], "true");
 }
 
 #[test]
-fn options_end_where_the_command_begins() {
+fn options_end_at_the_command() {
     let slotd = Slotd::start();
     assert_eq!(slotd.cmd("srun", &["echo", "-n", "2"]).ok().stdout, "2");
     assert_eq!(slotd.cmd("srun", &["--", "echo", "hello"]).ok().stdout, "hello\n");
 }
 
 #[test]
-fn labels_tell_the_tasks_apart() {
+fn labels_identify_the_tasks() {
     let slotd = Slotd::start();
-    // The book's example.
+    // The example in the book.
     assert_eq!(
         slotd.cmd("srun", &["--label", "--unbuffered", "--", "echo", "hello"]).ok().stdout,
         "0: hello\n"
@@ -47,12 +47,12 @@ fn labels_tell_the_tasks_apart() {
     };
     assert_eq!(sorted(&out.stdout), ["0: out", "1: out"]);
     assert_eq!(sorted(&out.stderr), ["0: err", "1: err"]);
-    // A last line without its end is a line.
+    // A last line without a newline is still a line.
     assert_eq!(slotd.cmd("srun", &["-l", "printf", "nonl"]).ok().stdout.trim_end(), "0: nonl");
 }
 
 #[test]
-fn output_may_go_to_files() {
+fn output_can_go_to_files() {
     let slotd = Slotd::start();
     slotd.cmd("srun", &["-o", "o.txt", "-e", "e.txt", "sh", "-c", "echo a; echo b >&2"]).ok();
     assert_eq!((slotd.read("o.txt").as_str(), slotd.read("e.txt").as_str()), ("a\n", "b\n"));
@@ -69,7 +69,7 @@ fn output_may_go_to_files() {
 }
 
 #[test]
-fn input_may_come_from_a_file_or_go_to_one_task() {
+fn input_can_come_from_a_file_or_go_to_one_task() {
     let slotd = Slotd::start();
     slotd.write("in", "from file\n");
     assert_eq!(slotd.cmd("srun", &["-i", "in", "cat"]).ok().stdout, "from file\n");
@@ -85,7 +85,7 @@ fn input_may_come_from_a_file_or_go_to_one_task() {
 }
 
 #[test]
-fn the_working_directory_may_be_another() {
+fn chdir_sets_the_working_directory() {
     let slotd = Slotd::start();
     assert_eq!(slotd.cmd("srun", &["-D", "/usr", "pwd"]).ok().stdout, "/usr\n");
     assert_eq!(slotd.cmd("srun", &["pwd"]).ok().stdout, format!("{}\n", slotd.work().display()));
@@ -106,7 +106,7 @@ fn export_restricts_the_environment() {
 }
 
 #[test]
-fn a_step_has_a_directory_for_temporary_files() {
+fn step_has_a_directory_for_temporary_files() {
     let slotd = Slotd::start();
     let seen = |own: Option<&str>| {
         let mut srun = slotd.command("srun");
@@ -124,7 +124,7 @@ fn a_step_has_a_directory_for_temporary_files() {
 }
 
 #[test]
-fn tasks_may_come_from_the_environment() {
+fn environment_can_set_the_number_of_tasks() {
     let slotd = Slotd::start();
     let mut srun = slotd.command("srun");
     srun.env("SLURM_NTASKS", "2").args(["echo", "x"]);
@@ -132,7 +132,7 @@ fn tasks_may_come_from_the_environment() {
 }
 
 #[test]
-fn a_bad_exit_may_end_the_whole_step() {
+fn failed_task_can_end_the_whole_step() {
     let slotd = Slotd::start();
     let script = "if [ $SLURM_PROCID = 1 ]; then exit 1; fi; sleep 1000; echo survived";
     let out = slotd.cmd("srun", &["-K", "-n", "2", "sh", "-c", script]);
@@ -144,7 +144,7 @@ fn a_bad_exit_may_end_the_whole_step() {
 }
 
 #[test]
-fn programs_may_differ_by_rank() {
+fn programs_can_differ_by_rank() {
     let slotd = Slotd::start();
     slotd.write("mp.conf", "0 echo zero %t\n1-2 echo other %t %o\n");
     let out = slotd.cmd("srun", &["-n", "3", "-l", "--multi-prog", "mp.conf"]).ok();
@@ -158,7 +158,7 @@ fn programs_may_differ_by_rank() {
     let out = slotd.cmd("srun", &["--multi-prog", "none.conf"]).fails(1);
     let why = "Could not open multi_prog config file none.conf: No such file or directory";
     assert_eq!(out.stderr, format!("srun: error: {why}\n"));
-    // Both are known before there is an allocation.
+    // Both errors are found before the allocation.
     assert_eq!(slotd.all_records().len(), 1);
     slotd.write("mp.conf", "* echo '%t' %t\n");
     let out = slotd.cmd("srun", &["-n", "1", "--multi-prog", "mp.conf", "more  words", "%t"]).ok();
@@ -166,7 +166,7 @@ fn programs_may_differ_by_rank() {
 }
 
 #[test]
-fn a_refusal_may_have_its_own_exit_code() {
+fn exit_code_of_a_refusal_can_be_set() {
     let slotd = Slotd::start();
     let mut srun = slotd.command("srun");
     srun.env("SLURM_EXIT_ERROR", "99").args(["-p", "nopart", "true"]);
@@ -174,14 +174,14 @@ fn a_refusal_may_have_its_own_exit_code() {
 }
 
 #[test]
-fn a_quiet_srun_still_tells_of_failures() {
+fn quiet_srun_still_reports_failures() {
     let slotd = Slotd::start();
     let out = slotd.cmd("srun", &["-Q", "false"]).fails(1);
     assert!(out.stderr.contains("Exited with exit code 1"), "{}", out.stderr);
 }
 
 #[test]
-fn a_dependency_is_kept_by_srun_too() {
+fn srun_waits_for_its_dependency() {
     let slotd = Slotd::start();
     let first = slotd.wrap(&[], &format!("{}; echo first >> order", slotd.gate("go")));
     let mut srun = slotd.command("srun");
@@ -195,7 +195,7 @@ fn a_dependency_is_kept_by_srun_too() {
 }
 
 #[test]
-fn tasks_may_share_the_cpus_of_one() {
+fn overcommitted_tasks_share_the_cpus_of_one_task() {
     let slotd = Slotd::start();
     let out = slotd.cmd("srun", &["-n", "9", "-O", "sh", "-c", "echo $SLURM_PROCID"]).ok();
     assert_eq!(out.lines().len(), 9);
@@ -206,7 +206,7 @@ fn tasks_may_share_the_cpus_of_one() {
     assert_eq!(slotd.read("job"), "9 2\nwell\n");
 }
 
-/// The lines of standard error, without times.
+/// Returns the lines of standard error without times.
 fn said(stderr: &str) -> Vec<&str> {
     stderr.lines().map(|line| line.split(" CANCELLED AT ").next().unwrap_or(line)).collect()
 }
@@ -217,13 +217,13 @@ fn says(stderr: &str, line: &str) {
 }
 
 #[test]
-fn a_bad_exit_ends_the_others_with_sigterm_first() {
-    // It ends by itself, however late it is heard.
+fn failed_task_ends_the_others_with_sigterm_first() {
+    // The task exits on SIGTERM, however late it receives the signal.
     let slotd = Setup::default().set("SLOTD_KILL_WAIT", 1000).start();
     let script = "if [ $SLURM_PROCID = 1 ]; then until [ -e up ]; do sleep 0.02; done; exit 1; fi; \
-                  trap 'echo told; exit 3' TERM; : > up; while :; do sleep 0.02; done";
+                  trap 'echo caught; exit 3' TERM; : > up; while :; do sleep 0.02; done";
     let out = slotd.cmd("srun", &["-K", "-n", "2", "sh", "-c", script]).fails(3);
-    assert_eq!(out.text(), "told");
+    assert_eq!(out.text(), "caught");
     says(&out.stderr, "srun: Terminating StepId=1.0");
     assert!(out.stderr.contains("slurmstepd: error: *** STEP 1.0 ON "), "{}", out.stderr);
     says(
@@ -233,7 +233,7 @@ fn a_bad_exit_ends_the_others_with_sigterm_first() {
 }
 
 #[test]
-fn a_task_that_ignores_sigterm_is_killed_after_a_bad_exit() {
+fn task_that_ignores_sigterm_is_killed_after_a_failure() {
     let slotd = Slotd::start();
     let script = "if [ $SLURM_PROCID = 1 ]; then until [ -s up ]; do sleep 0.02; done; exit 1; fi; \
                   exec helper ignore 15 > up";
@@ -242,7 +242,7 @@ fn a_task_that_ignores_sigterm_is_killed_after_a_bad_exit() {
 }
 
 #[test]
-fn wait_ends_the_rest_and_says_who_still_ran() {
+fn wait_option_ends_the_step_and_lists_running_tasks() {
     let slotd = Slotd::start();
     let script = "[ $SLURM_PROCID = 1 ] || sleep 1000";
     let out = slotd.cmd("srun", &["-W", "1", "-n", "2", "sh", "-c", script]).fails(137);
@@ -259,10 +259,10 @@ fn wait_ends_the_rest_and_says_who_still_ran() {
 }
 
 #[test]
-fn a_step_that_is_killed_dies_of_sigkill_alone() {
+fn killed_step_receives_only_sigkill() {
     let slotd = Slotd::start();
     let mut srun = slotd.command("srun");
-    srun.args(["sh", "-c", "trap 'echo told' TERM; : >up; while :; do sleep 0.02; done"]);
+    srun.args(["sh", "-c", "trap 'echo caught' TERM; : >up; while :; do sleep 0.02; done"]);
     let srun = slotd.spawn(srun);
     slotd.wait("the step", || slotd.exists("up").then_some(()));
     slotd.cmd("scancel", &["-s", "KILL", "1.0"]).ok();
@@ -272,7 +272,7 @@ fn a_step_that_is_killed_dies_of_sigkill_alone() {
 }
 
 #[test]
-fn gpus_are_bound_as_asked() {
+fn gpus_are_bound_as_requested() {
     let slotd = Setup::default().set("SLOTD_GPU_COUNT", 4).start();
     let seen = |args: &[&str]| {
         let tail = ["-n", "2", "sh", "-c", "echo $SLURM_PROCID:$CUDA_VISIBLE_DEVICES"];
@@ -287,14 +287,14 @@ fn gpus_are_bound_as_asked() {
     assert_eq!(seen(&["--gpus-per-task=2"]), "0:0,1 1:2,3");
     assert_eq!(seen(&["--gpus-per-task=2", "--gpu-bind=none"]), "0:0,1,2,3 1:0,1,2,3");
     let out = slotd.cmd("srun", &["-n", "2", "-G", "2", "--gpu-bind=map_gpu:0,2", "true"]).fails(1);
-    let told = "GPU binding outside of job step allocation: GPU 2; the step has 2, counted from 0";
-    assert!(out.stderr.contains(told), "{}", out.stderr);
+    let want = "GPU binding outside of job step allocation: GPU 2; the step has 2, counted from 0";
+    assert!(out.stderr.contains(want), "{}", out.stderr);
     let out = slotd.cmd("srun", &["--gpu-bind=slice:1", "true"]).fails(255);
     assert_eq!(out.stderr, "srun: error: Invalid --gpu-bind argument: gpu:slice:1\n");
 }
 
 #[test]
-fn a_binding_may_be_reported() {
+fn binding_can_be_reported() {
     let slotd = Slotd::start();
     let out = slotd.cmd("srun", &["--cpu-bind=verbose,map_cpu:0", "true"]).ok();
     let start = format!("cpu-bind=MAP  - {}, task  0  0 [", slotd_kit::host());
@@ -307,7 +307,7 @@ fn a_binding_may_be_reported() {
 }
 
 #[test]
-fn a_task_that_closes_its_input_does_not_disturb_the_others() {
+fn task_that_closes_its_input_does_not_affect_the_others() {
     let slotd = Slotd::start();
     let mut srun = slotd.command("srun");
     let script = "case $SLURM_PROCID in 2) wc -c;; *) exec 0<&-; until [ -e done ]; do sleep 0.02; done;; esac; : > done";
@@ -317,7 +317,7 @@ fn a_task_that_closes_its_input_does_not_disturb_the_others() {
 }
 
 #[test]
-fn names_of_earlier_releases_are_understood() {
+fn option_names_of_earlier_releases_are_accepted() {
     let slotd = Slotd::start();
     slotd.expect("srun --tasks-per-node=2 --cpu_bind=none --mem_bind=none echo x", 0, "x\nx\n", "");
     let refusal = "srun: error: --pack-group is not supported by slotd: there are no heterogeneous jobs on one host\n";

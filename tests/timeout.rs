@@ -3,7 +3,7 @@
 use slotd_kit::{Setup, Slotd, proc};
 
 #[test]
-fn a_job_is_ended_at_its_limit() {
+fn job_is_terminated_at_its_limit() {
     let slotd = Slotd::start();
     let job = slotd.wrap(&["-t", "10"], "echo begun; exec sleep 1000");
     slotd.wait_text(&format!("slurm-{job}.out"), "begun\n");
@@ -22,15 +22,15 @@ fn a_job_is_ended_at_its_limit() {
 }
 
 #[test]
-fn a_job_within_its_limit_is_left_alone() {
+fn job_within_its_limit_completes() {
     let slotd = Slotd::start();
     let job = slotd.wrap(&["-t", "1"], "sleep 0.1");
     slotd.wait_state(job, "COMPLETED");
 }
 
 #[test]
-fn what_ignores_the_word_gets_the_sword_after_the_grace() {
-    // Time enough to say that it was asked.
+fn job_that_ignores_sigterm_is_killed_after_the_grace_period() {
+    // Long enough for the script to report the signal.
     let slotd = Setup::default().set("SLOTD_KILL_WAIT", 5).start();
     let script = "trap 'echo asked' TERM; echo ready; while :; do sleep 0.05; done";
     let job = slotd.wrap(&["-t", "10"], script);
@@ -43,7 +43,7 @@ fn what_ignores_the_word_gets_the_sword_after_the_grace() {
 }
 
 #[test]
-fn a_job_in_its_grace_is_completing_and_stays_a_timeout_whatever_happens() {
+fn job_in_its_grace_period_is_completing_and_ends_as_a_timeout() {
     let mut slotd = Setup::default().set("SLOTD_KILL_WAIT", 1000).start();
     let gate = slotd.gate("go");
     let job = slotd.wrap(&["-t", "10"], &format!("trap '' TERM; echo ready; {gate}; exit 0"));
@@ -62,8 +62,8 @@ fn a_job_in_its_grace_is_completing_and_stays_a_timeout_whatever_happens() {
 }
 
 #[test]
-fn the_grace_goes_on_under_the_next_daemon() {
-    // The first daemon does not come to its end, however late this looks.
+fn grace_period_continues_under_the_next_daemon() {
+    // The first daemon never reaches the end of the grace period, however slow the test is.
     let mut slotd = Setup::default().set("SLOTD_KILL_WAIT", 1000).start();
     let job = slotd.wrap(&["-t", "10"], "exec helper ignore 15");
     slotd.wait_text(&format!("slurm-{job}.out"), "ready");
@@ -75,7 +75,7 @@ fn the_grace_goes_on_under_the_next_daemon() {
 }
 
 #[test]
-fn a_script_that_saves_and_exits_at_the_limit_is_still_a_timeout() {
+fn script_that_exits_successfully_at_its_limit_is_a_timeout() {
     let slotd = Setup::default().set("SLOTD_KILL_WAIT", 1000).start();
     let script = "trap 'echo saved > saved; exit 0' TERM; echo ready; while :; do sleep 0.05; done";
     let job = slotd.wrap(&["-t", "10"], script);
@@ -86,7 +86,7 @@ fn a_script_that_saves_and_exits_at_the_limit_is_still_a_timeout() {
 }
 
 #[test]
-fn every_process_of_the_job_is_ended() {
+fn all_processes_of_the_job_are_terminated() {
     let slotd = Slotd::start();
     let job = slotd
         .wrap(&["-t", "0:01"], "setsid sleep 1000 & helper ignore 15 & nohup sleep 1000 & wait");
@@ -98,7 +98,7 @@ fn every_process_of_the_job_is_ended() {
 }
 
 #[test]
-fn the_ladder_of_one_job_does_not_hold_up_others() {
+fn grace_period_of_one_job_does_not_delay_others() {
     let slotd = Setup::default().set("SLOTD_KILL_WAIT", 600).start();
     let stubborn = slotd.wrap(&["-t", "10"], "exec helper ignore 15");
     slotd.wait_text(&format!("slurm-{stubborn}.out"), "ready");
@@ -112,10 +112,10 @@ fn the_ladder_of_one_job_does_not_hold_up_others() {
 }
 
 #[test]
-fn an_array_task_has_the_limit_for_itself() {
+fn each_array_task_has_its_own_limit() {
     let slotd = Slotd::start();
     let job = slotd.wrap(
-        // Seconds enough for the second task, however slow this machine is.
+        // Long enough for the second task, however slow the machine is.
         &["-a", "0-1%1", "-t", "0:06"],
         "if [ $SLURM_ARRAY_TASK_ID = 0 ]; then exec sleep 1000; fi",
     );
@@ -124,7 +124,7 @@ fn an_array_task_has_the_limit_for_itself() {
 }
 
 #[test]
-fn the_time_limit_says_so_in_the_jobs_stderr() {
+fn time_limit_is_reported_in_the_stderr_of_the_job() {
     let slotd = Setup::default().set("SLOTD_KILL_WAIT", 1000).start();
     let script = "trap 'echo last words; exit 0' TERM; echo ready; while :; do sleep 0.03; done";
     let id = slotd.wrap(&["-t", "10", "-o", "out", "-e", "err"], script);
@@ -142,7 +142,7 @@ fn the_time_limit_says_so_in_the_jobs_stderr() {
 }
 
 #[test]
-fn the_time_limit_counts_across_a_restart_of_the_daemon() {
+fn time_limit_counts_across_a_daemon_restart() {
     let mut slotd = Slotd::start();
     let id = slotd.endless(&["-t", "10"]);
     slotd.kill9();

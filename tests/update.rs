@@ -1,4 +1,4 @@
-//! scontrol update.
+//! `scontrol update`: changing jobs.
 
 use slotd_kit::{Setup, Slotd};
 
@@ -8,7 +8,7 @@ fn update(slotd: &Slotd, job: u32, change: &str) {
 }
 
 #[test]
-fn a_pending_job_takes_every_key_of_the_book() {
+fn pending_job_accepts_all_keys_of_the_book() {
     let slotd = Setup::default().set("SLOTD_CPU_PARTITIONS", "cpu,other").start();
     let job = slotd.wrap(&["--begin=now+1hour"], "true");
     let field = |key: &str| slotd.job(job).0["request"][key].clone();
@@ -31,7 +31,7 @@ fn parsed(document: &str) -> serde_json::Value {
 }
 
 #[test]
-fn notes_that_decide_nothing_are_stored_and_shown_as_slurm_shows_them() {
+fn fields_without_effect_are_stored_and_shown_like_in_slurm() {
     let mut slotd = Setup::default().set("SLOTD_FEATURES", "big,fast").start();
     let job = slotd.wrap(&["-H", "--comment=mine", "--prefer=big"], "true");
     let shown = |slotd: &Slotd| {
@@ -89,24 +89,24 @@ fn notes_that_decide_nothing_are_stored_and_shown_as_slurm_shows_them() {
         assert!(out.code == 1 && out.stderr.contains(why), "{change}: {} {}", out.code, out.stderr);
     }
     let sbatch = slotd.cmd("sbatch", &["--prefer=a&(b", "--wrap", "true"]);
-    let told = "sbatch: error: Batch job submission failed: Invalid preferred feature specification: a&(b\n";
-    assert!(sbatch.code == 1 && sbatch.stderr.starts_with(told), "{}", sbatch.stderr);
+    let want = "sbatch: error: Batch job submission failed: Invalid preferred feature specification: a&(b\n";
+    assert!(sbatch.code == 1 && sbatch.stderr.starts_with(want), "{}", sbatch.stderr);
     let sbatch = slotd.line("sbatch --prefer=tape --wrap true");
-    let told =
+    let want =
         "sbatch: error: Batch job submission failed: Invalid preferred feature specification\n";
-    assert!(sbatch.code == 1 && sbatch.stderr.contains(told), "{}", sbatch.stderr);
+    assert!(sbatch.code == 1 && sbatch.stderr.contains(want), "{}", sbatch.stderr);
     for (command, what) in
         [("srun", "Unable to allocate resources"), ("salloc", "Job submit/allocate failed")]
     {
         let out = slotd.line(&format!("{command} --prefer=tape true"));
-        let told = format!("{command}: error: {what}: Invalid preferred feature specification\n");
-        assert!(out.code == 1 && out.stderr.contains(&told), "{}", out.stderr);
+        let want = format!("{command}: error: {what}: Invalid preferred feature specification\n");
+        assert!(out.code == 1 && out.stderr.contains(&want), "{}", out.stderr);
     }
     assert_eq!(slotd.ran(&["--prefer=big|fast"], "echo ran"), "ran\n");
 }
 
 #[test]
-fn slurm_s_form_is_understood() {
+fn slurms_form_is_accepted() {
     let slotd = Slotd::start();
     let job = slotd.wrap(&["-H"], "true");
     slotd.cmd("scontrol", &["update", &format!("JobId={job}"), "JobName=x", "TimeLimit=5"]).ok();
@@ -118,7 +118,7 @@ fn slurm_s_form_is_understood() {
 }
 
 #[test]
-fn a_running_job_takes_what_slurm_takes_while_it_runs_and_nothing_of_the_others() {
+fn running_job_accepts_only_the_keys_that_slurm_accepts() {
     let slotd = Setup::default().set("SLOTD_CPU_PARTITIONS", "cpu,other").start();
     let job = slotd.endless(&[]);
     for (change, key, value) in [
@@ -130,7 +130,6 @@ fn a_running_job_takes_what_slurm_takes_while_it_runs_and_nothing_of_the_others(
         ("Comment=x", "Comment", "x"),
         ("Requeue=1", "Requeue", "1"),
         ("MailUser=a@b", "MailUser", "a@b"),
-        ("StdOut=/dev/null", "StdOut", "/dev/null"),
     ] {
         update(&slotd, job, change);
         assert_eq!(
@@ -146,6 +145,10 @@ fn a_running_job_takes_what_slurm_takes_while_it_runs_and_nothing_of_the_others(
     }
     for change in [
         "Partition=other",
+        "StdOut=/dev/null",
+        "StdErr=/dev/null",
+        "StdIn=/dev/zero",
+        "WorkDir=/tmp",
         "Priority=0",
         "Dependency=singleton",
         "Shared=yes",
@@ -155,6 +158,13 @@ fn a_running_job_takes_what_slurm_takes_while_it_runs_and_nothing_of_the_others(
         assert_ne!(out.code, 0, "{change}");
         assert_ne!(out.stderr, "", "{change}");
     }
+    let out = slotd.cmd("scontrol", &["update", &format!("JobId={job}"), "TimeLimit=-100"]);
+    assert!(
+        out.fails(1)
+            .stderr
+            .starts_with("TimeLimit decrement larger than current time limit (100 > 20"),
+    );
+    assert_eq!(slotd.show(job, "TimeLimit"), "00:20:00");
     update(&slotd, job, "TimeLimit=0:01");
     slotd.wait_state(job, "TIMEOUT");
     let out = slotd.cmd("scontrol", &["update", "job", &job.to_string(), "TimeLimit=10"]);
@@ -162,13 +172,13 @@ fn a_running_job_takes_what_slurm_takes_while_it_runs_and_nothing_of_the_others(
 }
 
 #[test]
-fn a_longer_limit_keeps_a_job_alive() {
+fn longer_limit_keeps_a_job_running() {
     let slotd = Slotd::start();
     let job = slotd.wrap(&["-t", "10"], &format!("echo ready; {}", slotd.gate("go")));
     slotd.wait_text(&format!("slurm-{job}.out"), "ready");
     let start = slotd.job(job).start();
     let now = || std::time::UNIX_EPOCH.elapsed().unwrap().as_micros() as i64;
-    // It has six seconds from here to its limit, however long it took to begin.
+    // From here, the limit is six seconds away, however long the job took to start.
     let limit = (now() - start) / 1_000_000 + 6;
     slotd.limit(job, limit as u64);
     update(&slotd, job, "TimeLimit=10");
@@ -178,7 +188,7 @@ fn a_longer_limit_keeps_a_job_alive() {
 }
 
 #[test]
-fn a_higher_priority_moves_a_job_ahead() {
+fn higher_priority_moves_a_job_ahead() {
     let slotd = Slotd::start();
     let running = slotd.endless(&["-c", "4"]);
     let first = slotd.wrap(&["-c", "4"], "echo first >> order");
@@ -191,7 +201,7 @@ fn a_higher_priority_moves_a_job_ahead() {
 }
 
 #[test]
-fn a_new_priority_is_shown_as_it_was_given_and_nice_lowers_it_from_then_on() {
+fn new_priority_is_shown_as_given_and_later_nice_lowers_it() {
     let slotd = Slotd::start();
     slotd.endless(&["-c", "4"]);
     let job = slotd.wrap(&["-c", "4", "--nice=5"], "true");
@@ -203,7 +213,7 @@ fn a_new_priority_is_shown_as_it_was_given_and_nice_lowers_it_from_then_on() {
 }
 
 #[test]
-fn a_changed_dependency_counts() {
+fn changed_dependency_applies() {
     let slotd = Slotd::start();
     let first = slotd.endless(&[]);
     let second = slotd.wrap(&["-d", &format!("afterok:{first}")], "true");
@@ -213,7 +223,7 @@ fn a_changed_dependency_counts() {
 }
 
 #[test]
-fn an_array_s_throttle_can_be_changed() {
+fn throttle_of_an_array_can_be_changed() {
     let slotd = Slotd::start();
     let job = slotd.wrap(&["-a", "1-4%1", "--mem", "1"], "exec sleep 1000");
     let running = || slotd.records(job).iter().filter(|r| r.state() == "RUNNING").count();
@@ -223,7 +233,7 @@ fn an_array_s_throttle_can_be_changed() {
 }
 
 #[test]
-fn what_makes_no_sense_is_refused_and_changes_nothing() {
+fn invalid_update_is_refused_and_changes_nothing() {
     let slotd = Slotd::start();
     let job = slotd.wrap(&["-H", "-J", "kept"], "true");
     let before = slotd.job(job).0;
@@ -245,7 +255,7 @@ fn what_makes_no_sense_is_refused_and_changes_nothing() {
 }
 
 #[test]
-fn changes_survive_the_death_of_the_daemon() {
+fn changes_survive_a_daemon_crash() {
     let mut slotd = Slotd::start();
     let job = slotd.wrap(&["-H"], "true");
     update(&slotd, job, "JobName=kept");
@@ -259,7 +269,7 @@ fn changes_survive_the_death_of_the_daemon() {
 }
 
 #[test]
-fn size_and_comment_can_be_changed_while_it_waits() {
+fn size_and_comment_of_a_pending_job_can_be_changed() {
     let slotd = Slotd::start();
     let job = slotd.wrap(&["-H"], "true");
     update(&slotd, job, "NumCPUs=3");
@@ -274,9 +284,9 @@ fn size_and_comment_can_be_changed_while_it_waits() {
 }
 
 #[test]
-fn every_key_of_update_is_shown_by_show_job() {
+fn show_job_shows_all_keys_of_update() {
     let slotd = Slotd::setup().set("SLOTD_GPU_COUNT", 4).start();
-    // It waits for its time, whatever else is changed.
+    // It stays pending until its begin time, whatever else is changed.
     let job = slotd.wrap(&["--begin=now+1hour", "-n", "2"], "true");
     let other = slotd.endless(&["-c", "2"]);
     let shown = |key: &str| {
@@ -357,13 +367,13 @@ fn every_key_of_update_is_shown_by_show_job() {
 }
 
 #[test]
-fn no_priority_starts_a_held_job() {
+fn priority_does_not_start_a_held_job() {
     let slotd = Slotd::start();
     let held = slotd.wrap(&["-H"], "true");
     let at = format!("scontrol update JobId={held} Priority=");
     for value in ["-1", "4294967294", "4294967295"] {
-        let said = slotd.line(&format!("{at}{value}")).fails(1).stderr;
-        assert!(said.starts_with(&format!("Invalid Priority value: {value}\n")), "{said}");
+        let error = slotd.line(&format!("{at}{value}")).fails(1).stderr;
+        assert!(error.starts_with(&format!("Invalid Priority value: {value}\n")), "{error}");
     }
     slotd.line(&format!("{at}5")).fails(1);
     assert_eq!(

@@ -2,11 +2,11 @@
 
 use slotd_kit::{Setup, Slotd};
 
-/// What a script does once it can be warned.
+/// The main loop of a script that is ready to be warned.
 const LOOP: &str = "echo ready; while :; do sleep 0.05; done";
 
-/// Submits a job that is warned a minute before its end. Its limit comes once it is ready: it is
-/// warned when it has run for a second, or at once if it has.
+/// Submits a job that is warned a minute before its end. Its limit is set once it is ready, so that
+/// it is warned after running for a second, or immediately if it has run longer.
 #[track_caller]
 fn warned(slotd: &Slotd, signal: &str, script: &str) -> u32 {
     let job = slotd.script(&["-t", "10", "--signal", &format!("{signal}@60")], script);
@@ -16,7 +16,7 @@ fn warned(slotd: &Slotd, signal: &str, script: &str) -> u32 {
 }
 
 #[test]
-fn a_script_that_saves_at_the_warning_is_a_success() {
+fn script_that_exits_at_the_warning_completes() {
     let slotd = Slotd::start();
     let script = format!("#!/bin/sh\ntrap 'echo saved; exit 0' USR1; {LOOP}\n");
     let job = warned(&slotd, "B:USR1", &script);
@@ -27,9 +27,9 @@ fn a_script_that_saves_at_the_warning_is_a_success() {
 }
 
 #[test]
-fn without_steps_the_job_s_own_processes_with_a_handler_are_told() {
+fn warning_without_steps_reaches_only_processes_with_a_handler() {
     let slotd = Slotd::start();
-    // The child has no handler and would die of the signal: it must not.
+    // The child has no handler, so the signal would kill it. It must not receive it.
     let script = format!(
         "#!/bin/sh\n(sleep 0.01; exec sleep 1000) &\n\
          trap 'echo saved; kill $!; exit 0' USR1\n{LOOP}\n"
@@ -40,7 +40,7 @@ fn without_steps_the_job_s_own_processes_with_a_handler_are_told() {
 }
 
 #[test]
-fn a_job_without_a_handler_is_not_killed_by_its_warning() {
+fn job_without_a_handler_is_not_killed_by_its_warning() {
     let slotd = Slotd::start();
     let job = slotd.wrap(&["-t", "0:02", "--signal", "USR1@1"], "exec sleep 1000");
     let ended = slotd.wait_state(job, "TIMEOUT");
@@ -48,7 +48,7 @@ fn a_job_without_a_handler_is_not_killed_by_its_warning() {
 }
 
 #[test]
-fn the_steps_are_told_and_not_the_batch_shell() {
+fn warning_reaches_steps_but_not_the_batch_shell() {
     let slotd = Slotd::start();
     let script = format!(
         "#!/bin/sh\ntrap 'echo shell' USR1\nsrun sh -c 'trap \"echo step; exit 9\" USR1; {LOOP}' 2>/dev/null\necho rc=$?\n"
@@ -59,7 +59,7 @@ fn the_steps_are_told_and_not_the_batch_shell() {
 }
 
 #[test]
-fn b_tells_the_batch_shell_alone() {
+fn warning_with_b_reaches_only_the_batch_shell() {
     let slotd = Slotd::start();
     let script = format!(
         "#!/bin/sh\ntrap 'echo shell; kill $!; exit 0' USR1\nsh -c 'trap \"echo child\" USR1; {LOOP}' &\nwait\n"
@@ -70,7 +70,7 @@ fn b_tells_the_batch_shell_alone() {
 }
 
 #[test]
-fn a_warning_is_given_once_even_through_a_restart() {
+fn warning_is_sent_once_despite_a_daemon_crash() {
     let mut slotd = Setup::default().start();
     let script = format!("trap 'echo warned' USR1; {LOOP}");
     let job = slotd.wrap(&["-t", "10", "--signal", "B:USR1@5"], &script);
@@ -83,7 +83,7 @@ fn a_warning_is_given_once_even_through_a_restart() {
 }
 
 #[test]
-fn signals_have_names_and_numbers() {
+fn signals_can_be_named_or_numbered() {
     let slotd = Slotd::start();
     let script = format!("#!/bin/sh\ntrap 'exit 0' USR2; {LOOP}\n");
     let jobs =
@@ -93,13 +93,13 @@ fn signals_have_names_and_numbers() {
     }
 }
 
-const TRAP: &str = "trap 'echo told' USR1; echo ready; while [ ! -e go ]; do sleep 0.03; done";
+const TRAP: &str = "trap 'echo caught' USR1; echo ready; while [ ! -e go ]; do sleep 0.03; done";
 
 #[test]
-fn a_warning_without_b_reaches_the_steps_and_not_the_batch_shell() {
+fn step_that_exits_at_the_warning_ends_the_job_before_its_limit() {
     let slotd = Slotd::start();
-    let script = "trap 'echo shell told' USR1\n\
-                  srun sh -c 'trap \"echo step told; exit 9\" USR1; echo ready; while :; do sleep 0.03; done'\n\
+    let script = "trap 'echo shell caught' USR1\n\
+                  srun sh -c 'trap \"echo step caught; exit 9\" USR1; echo ready; while :; do sleep 0.03; done'\n\
                   echo code $?\n";
     let id = slotd.wrap(&["-t", "10", "--signal=USR1@60", "-o", "log"], script);
     slotd.wait_text("log", "ready");
@@ -107,13 +107,13 @@ fn a_warning_without_b_reaches_the_steps_and_not_the_batch_shell() {
     slotd.wait_state(id, "COMPLETED");
     let log = slotd.read("log");
     assert!(
-        log.contains("step told") && log.contains("code 9") && !log.contains("shell told"),
+        log.contains("step caught") && log.contains("code 9") && !log.contains("shell caught"),
         "{log}"
     );
 }
 
 #[test]
-fn a_warning_without_steps_reaches_whoever_has_a_handler_and_kills_nobody() {
+fn warning_without_steps_does_not_kill_processes_without_a_handler() {
     let slotd = Slotd::start();
     let with = slotd.wrap(&["-t", "10", "--signal=USR1@60", "-o", "with"], TRAP);
     let without = format!("echo ready; {}", slotd.gate("go"));
@@ -122,7 +122,7 @@ fn a_warning_without_steps_reaches_whoever_has_a_handler_and_kills_nobody() {
     slotd.wait_text("without", "ready");
     slotd.limit(without, 61);
     slotd.limit(with, 61);
-    slotd.wait_text("with", "told");
+    slotd.wait_text("with", "caught");
     slotd.open("go");
     slotd.wait_state(with, "COMPLETED");
     slotd.wait_state(without, "COMPLETED");

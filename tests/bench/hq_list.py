@@ -1,5 +1,5 @@
-"""Asks HyperQueue for the states of so many jobs of one task each, none of which runs, and prints the median of the seconds:
-hq_list.py COUNT. It needs the package hyperqueue from PyPI."""
+"""Queries HyperQueue for the states of COUNT pending one-task jobs, and prints the median time in seconds:
+hq_list.py COUNT. Needs the package hyperqueue from PyPI."""
 
 import statistics
 import sys
@@ -9,7 +9,7 @@ from hyperqueue import Job, LocalCluster
 
 
 class Answered(Exception):
-    """The first answer is enough: what waits for the ends of jobs is told of them all first."""
+    """Raised on the first answer, which lists all jobs. The client would go on to wait for their ends."""
 
 
 def answered(jobs):

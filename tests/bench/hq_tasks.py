@@ -1,5 +1,5 @@
-"""Runs a program so many times as the tasks of one job of HyperQueue, on two CPUs, and prints the seconds it took:
-hq_tasks.py COUNT PROGRAM. It needs the package hyperqueue from PyPI."""
+"""Runs a program COUNT times as tasks of one HyperQueue job, on two CPUs, and prints the time in seconds:
+hq_tasks.py COUNT PROGRAM. Needs the package hyperqueue from PyPI."""
 
 import sys
 import time

@@ -1,6 +1,6 @@
-//! What launching a job costs beside the script alone: `cargo bench --bench launch [-- RUNS]`.
-//! Every job is scheduled, committed, launched and watched; none has a client of its own, since
-//! they are the tasks of one array.
+//! The cost of launching a job, compared with running its script directly: `cargo bench --bench
+//! launch [-- RUNS]`. Every job is scheduled, committed, launched and watched. None has its own
+//! client, since they are the tasks of one array.
 
 use slotd_kit::lab::{Lab, timed};
 use slotd_kit::proc;
@@ -30,22 +30,23 @@ fn main() {
         };
     let ms = |time: Duration| time.as_secs_f64() * 1000.0 / f64::from(runs);
     println!("{runs} runs of {SCRIPT:?}");
-    println!("{:34} {:6.2} ms a job", "the script alone, posix_spawn", ms(alone));
+    println!("{:34} {:6.2} ms per job", "the script alone, posix_spawn", ms(alone));
     for (name, limit) in [("slotd, one after the other", "%1"), ("slotd, all at once", "")] {
         let time = array(limit);
-        println!("{name:34} {:6.2} ms a job  {:5.2} x", ms(time), ms(time) / ms(alone));
+        println!("{name:34} {:6.2} ms per job  {:5.2} x", ms(time), ms(time) / ms(alone));
     }
     println!("a watcher's memory: {}", memory(&lab));
 }
 
-/// What one watcher costs while its job sleeps.
+/// Returns the memory of a watcher while its job sleeps.
 fn memory(lab: &Lab) -> String {
     lab.run("sbatch", &["-o", "/dev/null", "--wrap", "exec sleep 600"]);
     let sleeps = |pid: &i32| proc::cmdline(*pid).starts_with("sleep 600");
     let task = slotd_kit::until(|| proc::of_directory(lab.dir.path()).into_iter().find(sleeps))
         .expect("the task");
-    let watcher = proc::parent(task).expect("it has one");
-    let text = fs::read_to_string(format!("/proc/{watcher}/smaps_rollup")).expect("it lives");
+    let watcher = proc::parent(task).expect("the task has a parent");
+    let text =
+        fs::read_to_string(format!("/proc/{watcher}/smaps_rollup")).expect("the watcher runs");
     lab.run("scancel", &["--me"]);
     let lines = text
         .lines()

@@ -1,9 +1,8 @@
-//! What looking costs, and whether a long history or a long queue is felt: each query beside
-//! `/bin/true`, with a few jobs, with 100,000 ended and 10,000 waiting ones, and with 100,000
-//! waiting ones. One run prints the medians of them all, taken in turns:
-//! `cargo bench --bench look`. Then the same for `slotd top`: how long it takes to open, how long
-//! from a key to the first that is written after it, and from a change of the queue until its
-//! screen is as it will be.
+//! The cost of queries, and whether a long history or queue slows them down: each query next to
+//! `/bin/true`, with a few jobs, with 100,000 ended and 10,000 pending ones, and with 100,000
+//! pending ones. Prints the medians, measured in turn: `cargo bench --bench look`. Then the same
+//! for `slotd top`: the time to open it, from a key press to the first output, and from a change of
+//! the queue until the screen is complete.
 
 use diesel::connection::{Connection, SimpleConnection};
 use diesel::sqlite::SqliteConnection;
@@ -18,12 +17,12 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 const ROUNDS: usize = 15;
-/// How many different submissions the jobs come from.
+/// The number of distinct submissions that the jobs are copied from.
 const NAMES: u32 = 50;
 const DAY: u64 = 24 * 3600;
 
-/// A daemon with so many ended jobs, a hundredth of them of the last hours, and so many that wait:
-/// a few of each are submitted, and their rows copied while no daemon runs.
+/// Starts a daemon with this many ended jobs, one percent of them from the last hours, and this
+/// many pending ones. A few of each are submitted, and their rows are copied while no daemon runs.
 fn lab(history: u32, queue: u32) -> Lab {
     let mut lab = Lab::start(2);
     let name = |i: u32| format!("train-{i}");
@@ -56,15 +55,15 @@ fn lab(history: u32, queue: u32) -> Lab {
         let database = root.join("lib/state.db");
         let mut store =
             SqliteConnection::establish(database.to_str().expect("text")).expect("a database");
-        store.batch_execute(&sql).expect("the tables that there are");
+        store.batch_execute(&sql).expect("the known schema");
     });
     lab
 }
 
-/// Nothing more is written to a screen where nothing was for so long.
+/// A screen counts as complete after this time without output.
 const QUIET: Duration = Duration::from_millis(400);
 
-/// `slotd top` on a terminal.
+/// `slotd top` on a pseudo-terminal.
 struct Top {
     terminal: File,
     child: Child,
@@ -77,7 +76,7 @@ impl Top {
         let mut command = lab.command("top");
         let stream = || Stdio::from(slave.try_clone().expect("a descriptor"));
         command.env("LANG", "C.UTF-8").stdin(stream()).stdout(stream()).stderr(stream());
-        // SAFETY: two calls of the kernel, and no memory is touched.
+        // SAFETY: The closure makes two system calls and does not touch memory.
         unsafe {
             command.pre_exec(|| {
                 nix::unistd::setsid()?;
@@ -88,7 +87,7 @@ impl Top {
         Top { terminal: master.into(), child: command.spawn().expect("the program") }
     }
 
-    /// How long it takes until the first and until the last byte is written, before it is quiet.
+    /// Returns the times of the first and the last byte written before the output pauses.
     fn writes(&mut self, since: Instant) -> (Duration, Duration) {
         let (mut first, mut last) = (None, Duration::ZERO);
         let mut chunk = [0; 64 << 10];
@@ -99,9 +98,9 @@ impl Top {
                 poll(&mut [PollFd::new(self.terminal.as_fd(), PollFlags::POLLIN)], patience)
                     .expect("poll");
             if is_there == 0 {
-                return (first.expect("it writes something"), last);
+                return (first.expect("the screen is drawn"), last);
             }
-            let _ = self.terminal.read(&mut chunk).expect("it runs");
+            let _ = self.terminal.read(&mut chunk).expect("the program runs");
             last = since.elapsed();
             first.get_or_insert(last);
         }
@@ -109,7 +108,7 @@ impl Top {
 
     fn press(&mut self, key: &str) -> (Duration, Duration) {
         let at = Instant::now();
-        self.terminal.write_all(key.as_bytes()).expect("it reads");
+        self.terminal.write_all(key.as_bytes()).expect("the program reads");
         self.writes(at)
     }
 }
@@ -121,7 +120,7 @@ impl Drop for Top {
     }
 }
 
-/// Opening, a key and a change, each in three queues.
+/// Measures opening, key presses and a change for each of three queues.
 fn screens(labs: [&Lab; 3]) {
     println!(
         "\n{:<34} {:>20} {:>16} {:>23}",
@@ -142,10 +141,10 @@ fn screens(labs: [&Lab; 3]) {
         }
     }
     let names = [
-        "open, whole",
+        "open, complete",
         "a key: the next row",
         "a key: the last row",
-        "sbatch -H, until it is shown",
+        "sbatch -H, until displayed",
     ];
     for (name, times) in names.into_iter().zip(times) {
         let [few, many, long] = times.map(|times| summary(times).1);
@@ -153,7 +152,7 @@ fn screens(labs: [&Lab; 3]) {
     }
 }
 
-/// How often screens are opened.
+/// The number of times the screen is opened.
 const SCREENS: usize = 7;
 
 fn main() {

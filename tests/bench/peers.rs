@@ -1,10 +1,10 @@
-//! slotd beside what people use instead, in one run: `cargo bench --bench peers [-- PART…]`. Each
-//! figure is a line `name value unit`, each comparison a line `ratio`. What takes milliseconds is
-//! measured in turns, one of each a round, so that a busy machine is busy for all; the median
-//! counts.
+//! slotd compared with its alternatives, in one run: `cargo bench --bench peers [-- PART…]`.
+//! Figures are printed as lines `name value unit`, comparisons with a `ratio`. Operations that take
+//! milliseconds are measured in turn, one of each per round, so that other load on the machine
+//! affects all of them alike; the median counts.
 //!
-//! A peer that is not installed is left out: task-spooler (`tsp`), GNU parallel, HyperQueue (the
-//! package from PyPI, in the Python that `SLOTD_BENCH_PYTHON` names).
+//! Peers that are not installed are left out: task-spooler (`tsp`), GNU parallel and HyperQueue
+//! (the PyPI package, in the Python given by `SLOTD_BENCH_PYTHON`).
 
 use slotd_kit::lab::{self, Lab, timed};
 use slotd_kit::spooler::Spooler;
@@ -18,17 +18,17 @@ use std::thread;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 const CPUS: u32 = 2;
-/// Turns of what takes milliseconds.
+/// The number of rounds for operations that take milliseconds.
 const ROUNDS: usize = 101;
-/// Jobs that are submitted by a call each.
+/// The number of jobs submitted with one call each.
 const LOOPED: usize = 2000;
-/// Tasks of one array.
+/// The number of tasks in an array.
 const ARRAY: usize = 5000;
-/// How often the long runs are repeated, in turns.
+/// The number of repetitions of long runs.
 const REPEATS: usize = 3;
 const IDLE: Duration = Duration::from_secs(30);
 
-/// A part and what measures it.
+/// The name of a part and its benchmark.
 type Part = (&'static str, fn(&Bench));
 
 const PARTS: [Part; 7] = [
@@ -54,9 +54,9 @@ fn main() {
     }
 }
 
-/// The daemons and the scripts that all of them run.
+/// The daemons, and the directory with the scripts that all of them run.
 struct Bench {
-    /// Ends before its directory does.
+    /// Declared first, so that it is dropped before its directory.
     spooler: Option<Spooler>,
     lab: Lab,
 }
@@ -65,7 +65,7 @@ impl Bench {
     fn new() -> Bench {
         let lab = Lab::start(CPUS);
         scripts::executable(&lab.path("true.sh"), "#!/bin/sh\ntrue\n");
-        // Moved into its place, so that who finds it finds all of it.
+        // The file is renamed into place, so that a reader finds it complete.
         let stamp = "#!/bin/bash\nprintf %s \"$EPOCHREALTIME\" >\"$STAMP.new\"\nmv \"$STAMP.new\" \"$STAMP\"\n";
         scripts::executable(&lab.path("stamp.sh"), stamp);
         Bench { spooler: Spooler::start(lab.dir.path(), CPUS), lab }
@@ -76,12 +76,12 @@ impl Bench {
         self.lab.run(words[0], &words[1..])
     }
 
-    /// Waits until all jobs of that name are over.
+    /// Waits until all jobs with this name have ended.
     fn drained(&self, name: &str) {
         self.slotd(&format!("sbatch -W -J {name} -d singleton -o /dev/null true.sh"));
     }
 
-    /// Feeds lines to a program and waits for its end.
+    /// Feeds lines to a program and waits for it to exit.
     fn fed(&self, program: &str, args: &[&str], lines: usize) {
         let mut command = Command::new(program);
         command
@@ -93,10 +93,10 @@ impl Bench {
             command.stdin(Stdio::piped()).stderr(Stdio::null()).spawn().expect("the program");
         let text = "./true.sh\n".repeat(lines);
         child.stdin.take().expect("a pipe").write_all(text.as_bytes()).expect("it reads");
-        assert!(child.wait().expect("it is ours").success(), "{program}");
+        assert!(child.wait().expect("a child of ours").success(), "{program}");
     }
 
-    /// When the job of `stamp.sh` that this starts began, after the call did.
+    /// Returns the time from the call until the job with `stamp.sh` begins.
     fn stamped(&self, submit: impl FnOnce(&Path)) -> Duration {
         let stamp = self.lab.path("stamp");
         let _ = fs::remove_file(&stamp);
@@ -107,8 +107,8 @@ impl Bench {
     }
 }
 
-/// One submission of a job that runs at once, to an idle queue; what it costs until the command is
-/// over.
+/// Submits a job to an idle queue, where it starts at once. Measures the time until the command
+/// exits.
 fn submit(bench: &Bench) {
     let mut turns = Turns::new();
     if let Some(spooler) = &bench.spooler {
@@ -131,7 +131,7 @@ fn submit(bench: &Bench) {
     bench.slotd("scancel -n held");
 }
 
-/// From the call to the first instruction of the job's script.
+/// Measures the time from the call to the first instruction of the job's script.
 fn start(bench: &Bench) {
     let mut turns = Turns::new();
     if let Some(spooler) = &bench.spooler {
@@ -155,7 +155,7 @@ fn start(bench: &Bench) {
     turns.measure(ROUNDS);
 }
 
-/// Short jobs, each submitted by a call of its own, until the last is over.
+/// Submits short jobs one by one. Measures the time until the last one has ended.
 fn looped(bench: &Bench) {
     let (mut spooled, mut batch, mut xargs) = (Vec::new(), Vec::new(), Vec::new());
     for _ in 0..REPEATS {
@@ -176,7 +176,7 @@ fn looped(bench: &Bench) {
     rates(LOOPED, named.into_iter().filter(|(_, times)| !times.is_empty()).collect());
 }
 
-/// Many short tasks by one call.
+/// Submits many short tasks with one call.
 fn array(bench: &Bench) {
     let (mut xargs, mut array, mut parallel, mut hyperqueue) =
         (Vec::new(), Vec::new(), Vec::new(), Vec::new());
@@ -200,7 +200,7 @@ fn array(bench: &Bench) {
     rates(ARRAY, named.into_iter().filter(|(_, times)| !times.is_empty()).collect());
 }
 
-/// What a question costs beside a program that does nothing.
+/// Compares queries with a program that does nothing.
 fn queries(bench: &Bench) {
     let job = bench.slotd("sbatch --parsable -H -J asked -o /dev/null --wrap true");
     let job = job.trim();
@@ -217,14 +217,14 @@ fn queries(bench: &Bench) {
     bench.slotd("scancel -n asked");
 }
 
-/// A step without a job of its own, and what it prints.
+/// Measures a job step outside of an allocation, and the throughput of its output.
 fn srun(bench: &Bench) {
     let mut turns = Turns::new();
     turns.add("/bin/true", bare);
     turns.add("srun true", || timed(|| drop(bench.slotd("srun true"))));
     turns.measure(ROUNDS);
     let data = bench.lab.path("data");
-    fs::write(&data, vec![b'x'; 256 << 20]).expect("room on the disk");
+    fs::write(&data, vec![b'x'; 256 << 20]).expect("enough disk space");
     let piped = |program: &Path, args: &[&str]| {
         timed(|| {
             let mut cat = Command::new(program);
@@ -235,7 +235,7 @@ fn srun(bench: &Bench) {
                 std::io::copy(&mut pipe, &mut std::io::sink()).expect("it reads"),
                 256 << 20
             );
-            assert!(cat.wait().expect("it is ours").success());
+            assert!(cat.wait().expect("a child of ours").success());
         })
     };
     let (mut plain, mut step) = (Vec::new(), Vec::new());
@@ -246,7 +246,7 @@ fn srun(bench: &Bench) {
     rates(256, vec![("output cat, MB", plain), ("output srun cat, MB", step)]);
 }
 
-/// What the daemon has in memory, and how often it wakes up while nothing is to be done.
+/// Prints the memory and the number of wake-ups of an idle daemon.
 fn idle(_: &Bench) {
     let lab = Lab::start(CPUS);
     lab.run("sbatch", &["-W", "-o", "/dev/null", "--wrap", "true"]);
@@ -265,7 +265,7 @@ fn idle(_: &Bench) {
         IDLE.as_secs()
     );
     (0..10_000).for_each(|_| drop(lab.run("sbatch", &["-H", "-o", "/dev/null", "--wrap", "true"])));
-    println!("{:<44} {:9.1} MB", "resident, 10,000 single jobs wait", resident(daemon));
+    println!("{:<44} {:9.1} MB", "resident, 10,000 pending single jobs", resident(daemon));
     let mut turns = Turns::new();
     turns.add("/bin/true", bare);
     turns.add("squeue of 10,000 single jobs", || timed(|| drop(lab.run("squeue", &[]))));

@@ -1,7 +1,7 @@
-//! How soon the daemon answers others while somebody hands in what is too large, cancels what does
-//! not want to end, or has thousands of processes: `cargo bench --bench poison`. Beside each figure
-//! stands what two threads on the same machine wait for each other meanwhile, since so much is the
-//! machine's and not the daemon's, and how long the daemon's thread was busy that answers.
+//! The daemon's response time to others while a user submits oversized jobs, cancels jobs that
+//! ignore signals, or runs thousands of processes: `cargo bench --bench poison`. Each figure is
+//! printed with the latency between two threads on the same machine at that time, which the daemon
+//! cannot beat, and with the CPU time of the daemon's thread that answers.
 
 use serde_json::json;
 use slotd_kit::lab::{Lab, summary};
@@ -18,13 +18,13 @@ use std::time::{Duration, Instant};
 const CPUS: u32 = 128;
 const STUBBORN: u32 = 100;
 const PROCESSES: u32 = 5000;
-/// How often each large thing is handed in.
+/// The number of times each oversized request is sent.
 const TIMES: usize = 10;
 
-/// Between two questions: as often as a few users ask.
+/// The pause between two requests, which is the load of a few users.
 const PAUSE: Duration = Duration::from_millis(1);
 
-/// Asks the scheduler again and again.
+/// Sends requests to the scheduler in a loop, and returns their latencies.
 fn ask(root: &Path, is_over: &AtomicBool) -> Vec<Duration> {
     let mut socket = wire::connect(root).expect("the daemon");
     let question =
@@ -35,7 +35,7 @@ fn ask(root: &Path, is_over: &AtomicBool) -> Vec<Duration> {
     })
 }
 
-/// Sends a byte there and back again and again.
+/// Sends a byte back and forth between two threads in a loop, and returns the latencies.
 fn echo(is_over: &AtomicBool) -> Vec<Duration> {
     let (mut here, mut there) = UnixStream::pair().expect("two sockets");
     thread::scope(|scope| {
@@ -65,14 +65,14 @@ fn repeat(is_over: &AtomicBool, mut act: impl FnMut()) -> Vec<Duration> {
     times
 }
 
-/// The time that the daemon's thread which answers has had on a CPU.
+/// Returns the CPU time of the daemon's thread that answers.
 fn cpu(root: &Path) -> Duration {
     let answer = wire::ask(root, &json!("Ping")).expect("an answer");
     let pid = answer["Pong"]["pid"].as_i64().expect("a number") as i32;
-    proc::cpu_times(pid).expect("it lives").1
+    proc::cpu_times(pid).expect("the daemon runs").1
 }
 
-/// Does something, and prints how soon others were answered meanwhile.
+/// Runs `poison`, and prints the response times of others meanwhile.
 fn during(lab: &Lab, what: &str, poison: impl FnOnce()) {
     let (root, is_over) = (lab.path("root"), AtomicBool::new(false));
     let before = cpu(&root);
@@ -87,7 +87,7 @@ fn during(lab: &Lab, what: &str, poison: impl FnOnce()) {
     let (count, most, machine) = (answers.len(), worst(&answers), worst(&control));
     let used = (cpu(&root) - before).as_millis();
     println!(
-        "{what:40} {count:6} answers, median {:6.2} ms, worst {most:7.2} ms; the machine {machine:7.2} ms; {used} ms of CPU",
+        "{what:40} {count:6} answers, median {:6.2} ms, worst {most:7.2} ms; baseline {machine:7.2} ms; {used} ms of CPU",
         summary(answers).1
     );
 }
@@ -97,7 +97,7 @@ fn offer(lab: &Lab, change: impl Fn(&mut Command)) {
     let mut command = Command::new(slotd_kit::program());
     command.arg("sbatch").env("SLOTD_ROOT", lab.path("root")).current_dir(lab.dir.path());
     change(&mut command);
-    // What is too large for execve(2) does not even start.
+    // If the command line is too large for execve(2), it does not even start.
     drop(
         command
             .args(["-H", "-o", "/dev/null"])
@@ -107,17 +107,17 @@ fn offer(lab: &Lab, change: impl Fn(&mut Command)) {
     );
 }
 
-/// A frame with so many megabytes behind it, from a client that does not look at its size.
+/// Sends a frame with this many megabytes, like a client that ignores the size limit.
 fn pump(lab: &Lab, megabytes: u32) {
     let mut socket = wire::connect(&lab.path("root")).expect("the daemon");
     drop(socket.write_all(&wire::header(1000, megabytes << 20)));
     let some = vec![b'x'; 1 << 20];
-    // Until the daemon has heard enough.
+    // Until the daemon closes the connection.
     while socket.write_all(&some).is_ok() {}
 }
 
 fn large(lab: &Lab) {
-    during(lab, "100 MB of environment, by hand", || (0..TIMES).for_each(|_| pump(lab, 100)));
+    during(lab, "100 MB of environment, raw client", || (0..TIMES).for_each(|_| pump(lab, 100)));
     let value = "x".repeat(100 << 10);
     let variables = |command: &mut Command, count: u32| {
         command.envs((0..count).map(|n| (format!("POISON{n}"), &value)));
@@ -130,7 +130,7 @@ fn large(lab: &Lab) {
         let script = format!("#!/bin/sh\n{}", "true\n".repeat((megabytes << 20) / 5));
         fs::write(lab.path("script.sh"), script).expect("a script");
         during(lab, &format!("a script of {megabytes} MB"), || {
-            // The options come before the script.
+            // Options come before the script.
             (0..TIMES).for_each(|_| {
                 let mut command = Command::new(slotd_kit::program());
                 command
@@ -171,7 +171,7 @@ fn stubborn(lab: &Lab) {
         });
     };
     during(lab, &format!("{STUBBORN} cancels of jobs that ignore TERM"), || each(&[]));
-    during(lab, &format!("{STUBBORN} times scancel -s KILL of those"), || {
+    during(lab, &format!("{STUBBORN} times scancel -s KILL of them"), || {
         each(&["-s", "KILL"]);
         ended(lab);
     });
@@ -181,16 +181,19 @@ fn many_processes(lab: &Lab) {
     let script = format!(
         "i=0; while [ $i -lt {PROCESSES} ]; do sleep 1000 & i=$((i+1)); done; echo > forked; wait"
     );
-    during(lab, &format!("a job makes {PROCESSES} processes"), || {
+    during(lab, &format!("a job starts {PROCESSES} processes"), || {
         lab.run("sbatch", &["--mem", "1", "-o", "/dev/null", "--wrap", &script]);
-        assert!(until(|| lab.path("forked").exists().then_some(())).is_some(), "they are not made");
+        assert!(
+            until(|| lab.path("forked").exists().then_some(())).is_some(),
+            "the processes do not start"
+        );
     });
-    during(lab, "it is measured", || {
+    during(lab, "sstat of that job", || {
         for _ in 0..TIMES {
             lab.run("sstat", &["-a", "-j", lab.run("squeue", &["-h", "-o", "%i"]).trim()]);
         }
     });
-    during(lab, "it is killed", || {
+    during(lab, "scancel -s KILL of that job", || {
         lab.run("scancel", &["-s", "KILL", "--me"]);
         ended(lab);
     });

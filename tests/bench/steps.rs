@@ -1,7 +1,7 @@
-//! Masses of short steps in one job, beside what people use for them:
-//! `cargo bench --bench steps [-- STEPS]`. The job has two CPUs. The daemon's and the manager's CPU
-//! time are those of the whole run. What is not installed is left out; HyperQueue is that of the
-//! Python that `SLOTD_BENCH_PYTHON` names.
+//! Masses of short steps in one job, compared with its alternatives: `cargo bench --bench steps [--
+//! STEPS]`. The job has two CPUs. The CPU times of the daemon and the manager are those of the
+//! whole run. Programs that are not installed are left out. HyperQueue is taken from the Python
+//! given by `SLOTD_BENCH_PYTHON`.
 
 use slotd_kit::lab::{Lab, hyperqueue, timed};
 use slotd_kit::{proc, program};
@@ -11,10 +11,10 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-/// Steps of a layer, each of which waits for all of the layer before.
+/// The number of steps per layer. Each waits for all steps of the layer before.
 const LAYER: u32 = 1000;
 
-/// srun is a few hundred times slower than the others.
+/// srun runs this fraction of the steps, since it is a few hundred times slower.
 const SRUN_SHARE: u32 = 100;
 
 fn main() {
@@ -22,11 +22,11 @@ fn main() {
     let lab = Lab::start(2);
     let lines = "true\n".repeat(steps as usize);
     fs::write(lab.path("lines"), &lines).expect("a file");
-    println!("{steps} steps of `true`, two side by side");
+    println!("{steps} steps of `true`, two at a time");
     let rate = |time: Duration, count: u32| f64::from(count) / time.as_secs_f64();
     let show = |name: &str, time: Duration, count: u32, best: f64| {
         let rate = rate(time, count);
-        println!("{name:34} {rate:8.0} a second  {:5.2} x", rate / best);
+        println!("{name:34} {rate:8.0} /s  {:5.2} x", rate / best);
     };
     let xargs = peer(lab.dir.path(), "xargs -P 2 -n 1 true < lines");
     let best = rate(xargs, steps);
@@ -53,11 +53,11 @@ fn main() {
     println!("{:34} {}", "", flat.words());
     fs::write(lab.path("layers.toml"), layers(steps * 10)).expect("a file");
     let layered = managed(&lab, "layers.toml");
-    show("sjobmgr, ten times as many in layers", layered.time, steps * 10, best);
+    show("sjobmgr, ten times as many, in layers", layered.time, steps * 10, best);
     println!("{:34} {}", "", layered.words());
     let more = layered.manager.as_secs_f64() / 10.0 - flat.manager.as_secs_f64();
     println!(
-        "{:34} the order costs the manager {:.1} us a step, {:.1} % of the time",
+        "{:34} dependencies cost the manager {:.1} us per step, {:.1}% of the time",
         "",
         more * 1e6 / f64::from(steps),
         more * 1000.0 / layered.time.as_secs_f64()
@@ -81,9 +81,9 @@ fn peer(dir: &Path, script: &str) -> Duration {
     })
 }
 
-/// What a manager took.
+/// The cost of a run of the manager.
 struct Managed {
-    /// Within its job.
+    /// Elapsed time within its job.
     time: Duration,
     whole: Duration,
     /// CPU time.
@@ -97,18 +97,17 @@ impl Managed {
         let (daemon, manager, whole) =
             (share(self.daemon), share(self.manager), self.whole.as_secs_f64());
         format!(
-            "of a CPU the daemon has used {daemon:.1} %, the manager {manager:.1} %; with the job around it {whole:.2} s"
+            "daemon {daemon:.1}% of a CPU, manager {manager:.1}%; {whole:.2} s including its job"
         )
     }
 }
 
-/// The CPU time of the manager whose launcher says its number in this file: what was seen last of
-/// it.
+/// Returns the last observed CPU time of the manager, whose launcher writes its PID to this file.
 fn watch_manager(pid_file: &Path) -> Duration {
     let launcher =
         slotd_kit::until(|| fs::read_to_string(pid_file).ok()?.trim().parse::<i32>().ok())
             .expect("a launcher");
-    // It comes before all steps.
+    // The manager starts before all steps.
     let manager =
         slotd_kit::until(|| proc::children(launcher).first().copied()).expect("a manager");
     let mut seen = Duration::ZERO;
@@ -121,7 +120,7 @@ fn watch_manager(pid_file: &Path) -> Duration {
     seen
 }
 
-/// Runs a file by a manager in a job of its own.
+/// Runs a file with a manager in its own job.
 fn managed(lab: &Lab, file: &str) -> Managed {
     let before = proc::cpu_times(lab.daemon_pid()).expect("the daemon runs");
     let pid_file = lab.path("launcher");
@@ -134,7 +133,7 @@ fn managed(lab: &Lab, file: &str) -> Managed {
     let whole = std::thread::scope(|scope| {
         let watch = scope.spawn(|| watch_manager(&pid_file));
         let whole = timed(|| drop(lab.run("sbatch", &["-W", "-c", "2", "--wrap", &script])));
-        manager = watch.join().expect("it was seen");
+        manager = watch.join().expect("the watching thread");
         whole
     });
     let at = |name: &str| {
@@ -159,7 +158,7 @@ fn layers(steps: u32) -> String {
     text
 }
 
-/// What so many steps that wait add to a manager.
+/// Measures the memory that pending steps add to a manager.
 fn memory(lab: &Lab, steps: u32) -> String {
     let rss = |count: u32| {
         let text = format!(
@@ -172,18 +171,19 @@ fn memory(lab: &Lab, steps: u32) -> String {
         let sleeps = |pid: &i32| proc::cmdline(*pid).starts_with("sleep 600");
         let step = slotd_kit::until(|| proc::of_directory(lab.dir.path()).into_iter().find(sleeps))
             .expect("the step");
-        let launcher = proc::parent(step).expect("it has one");
+        let launcher = proc::parent(step).expect("the step has a parent");
         let manager =
             proc::children(launcher).into_iter().find(|pid| *pid != step).expect("the manager");
-        let text = fs::read_to_string(format!("/proc/{manager}/smaps_rollup")).expect("it lives");
+        let text =
+            fs::read_to_string(format!("/proc/{manager}/smaps_rollup")).expect("the manager runs");
         let dirty =
             text.lines().find_map(|line| line.strip_prefix("Private_Dirty:")).expect("a line");
         let kb: u64 = dirty.trim().trim_end_matches(" kB").parse().expect("a number");
         lab.run("scancel", &["--me"]);
-        slotd_kit::until(|| proc::cmdline(step).is_empty().then_some(())).expect("it ends");
+        slotd_kit::until(|| proc::cmdline(step).is_empty().then_some(())).expect("the step ends");
         kb
     };
     let (few, many) = (rss(1), rss(steps));
     let each = (many.saturating_sub(few)) as f64 * 1024.0 / f64::from(steps);
-    format!("{steps} steps that wait: {:.1} MB, {each:.0} bytes each", (many - few) as f64 / 1024.0)
+    format!("{steps} pending steps: {:.1} MB, {each:.0} bytes each", (many - few) as f64 / 1024.0)
 }

@@ -1,6 +1,5 @@
-//! What sacct tells of the memory and the CPU time of jobs, beside the truth:
-//! `cargo bench --bench usage`. With a delegated cgroup, `SLOTD_TEST_CGROUP`, also as measured
-//! there.
+//! The memory and CPU time of jobs according to `sacct`, compared with the actual values: `cargo
+//! bench --bench usage`. With a delegated cgroup in `SLOTD_TEST_CGROUP`, also as measured there.
 
 use slotd_kit::loads::{LOADS, heads, row, start, told};
 use slotd_kit::{Setup, Slotd};

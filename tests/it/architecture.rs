@@ -1,47 +1,50 @@
-//! The table of layers, held against the source: who may use whom, what is pure, and which crate
-//! belongs where.
+//! Checks the architecture of `src`: which layers may use which, which are pure, and which crates
+//! belong to which layer.
 //!
-//! It reads the text of `src`, without tests and comments. It does not judge what the code does.
+//! Only the text of `src` is read, without its tests and comments.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
 /// A layer and the layers that it may use besides itself.
-const LAYERS: [(&str, &[&str]); 16] = [
+const LAYERS: [(&str, &[&str]); 18] = [
     ("model", &[]),
     ("parse", &["model"]),
     ("sched", &["model", "parse"]),
     ("stepmgr", &["model", "parse"]),
     ("render", &["model"]),
     ("protocol", &["model"]),
-    ("tui", &["model", "render", "protocol"]),
+    ("live", &["model", "protocol"]),
+    ("tui", &["model", "render", "protocol", "live"]),
     ("store", &["model"]),
-    // protocol: the one codec, also for the launcher and the watchers.
+    // protocol: the launcher and the watchers use the same codec.
     ("exec", &["model", "sys", "protocol"]),
     ("sys", &["model"]),
-    // parse: what a request says as text until it is carried out (file name patterns, constraints,
-    // bindings).
+    // parse: parts of a request that stay text until they are used (file name patterns,
+    // constraints, bindings).
     ("actors", &["model", "sched", "store", "exec", "sys", "protocol", "parse"]),
     // parse: the values of settings and of slotd.toml.
     ("daemon", &["model", "sched", "store", "exec", "sys", "protocol", "actors", "parse"]),
     ("client", &["model", "protocol", "exec", "sys"]),
     ("stepmgrd", &["model", "stepmgr", "client", "protocol", "exec", "sys", "parse"]),
     ("args", &["model", "parse"]),
-    // The one binary is also the daemon and its launcher, and a client tells the daemon which
-    // process it is: "daemon" and "exec".
+    // args: how command lines are split, and how their errors look.
+    ("clusters", &["args", "parse", "sys"]),
+    // "daemon" and "exec": the same binary is also the daemon and its launcher, and a client sends
+    // the daemon the identity of its process.
     (
         "commands",
         &[
-            "model", "args", "client", "parse", "render", "protocol", "sys", "daemon", "exec",
-            "stepmgr", "stepmgrd", "tui",
+            "model", "args", "client", "clusters", "parse", "render", "protocol", "sys", "daemon",
+            "exec", "stepmgr", "stepmgrd", "tui", "live",
         ],
     ),
 ];
 
-const PURE: [&str; 6] = ["model", "parse", "sched", "stepmgr", "render", "tui"];
+const PURE: [&str; 7] = ["model", "parse", "sched", "stepmgr", "render", "live", "tui"];
 
-/// What reaches out of a process, or reads a clock.
+/// I/O, and everything that reads a clock.
 const IMPURE: [&str; 16] = [
     "std::fs",
     "std::env",
@@ -61,19 +64,21 @@ const IMPURE: [&str; 16] = [
     "dbg!",
 ];
 
-/// Crates of the pure layers. Everything else would be I/O, or belongs to an edge.
-const PURE_CRATES: [(&str, &[&str]); 6] = [
+/// The crates that the pure layers may use. Any other crate would do I/O or belongs to an outer
+/// layer.
+const PURE_CRATES: [(&str, &[&str]); 7] = [
     ("model", &["serde", "wildmatch"]),
     ("parse", &["serde", "jiff", "shlex", "strsim"]),
     ("sched", &["serde"]),
     ("stepmgr", &["serde", "serde_json", "toml", "csv", "wildmatch"]),
     ("render", &["serde", "serde_json", "jiff", "thiserror"]),
-    // crossterm: what it calls the keys.
+    ("live", &[]),
+    // crossterm: only the names of its keys.
     ("tui", &["crossterm", "ratatui"]),
 ];
 
-/// Crates that have one home: the layers that may name them.
-const HOMES: [(&str, &[&str]); 14] = [
+/// Crates that only these layers may name.
+const RESTRICTED_CRATES: [(&str, &[&str]); 14] = [
     ("actix", &["actors", "daemon"]),
     ("actix_web", &["commands"]),
     ("diesel", &["store"]),
@@ -93,7 +98,7 @@ const HOMES: [(&str, &[&str]); 14] = [
 struct Source {
     path: PathBuf,
     layer: String,
-    /// Without comments, strings left in, tests cut off.
+    /// The code without comments and tests, but with its strings.
     text: String,
 }
 
@@ -112,7 +117,7 @@ fn files(dir: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
-/// Files of modules that exist in tests alone.
+/// Returns the files of modules that are compiled only for tests.
 fn test_files(all: &[PathBuf]) -> BTreeSet<PathBuf> {
     let mut found = BTreeSet::new();
     for path in all {
@@ -144,7 +149,7 @@ fn code(text: &str) -> String {
             break;
         }
         let kept = match line.find("//") {
-            // Not within a string: "http://", a path pattern.
+            // Not inside a string such as "http://" or a path pattern.
             Some(at) if !line[..at].contains('"') => &line[..at],
             _ => line,
         };
@@ -175,11 +180,12 @@ fn sources() -> Vec<Source> {
     sources
 }
 
-/// Names that follow `crate::`, also in a group: `use crate::{model, parse::time}`.
+/// Returns the names after `crate::`, including those in a group:
+/// `use crate::{model, parse::time}`.
 fn uses(text: &str) -> BTreeSet<String> {
     let mut found = BTreeSet::new();
     for (at, _) in text.match_indices("crate::") {
-        // `$crate::` and `xcrate::` are something else.
+        // `$crate::` and `xcrate::` do not refer to this crate.
         if text[..at].ends_with(|c: char| c.is_alphanumeric() || c == '_') {
             continue;
         }
@@ -211,7 +217,7 @@ fn identifier(text: &str) -> String {
     text.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect()
 }
 
-/// The crates of `use` lines.
+/// Returns the first names of the `use` lines, which may be crates.
 fn crates(text: &str) -> BTreeSet<String> {
     let lines = text
         .lines()
@@ -225,14 +231,14 @@ fn crates(text: &str) -> BTreeSet<String> {
         .collect()
 }
 
-/// It names the crate in any way.
+/// Returns whether the text names the crate anywhere, not only in a `use`.
 fn names(text: &str, name: &str) -> bool {
     text.match_indices(&format!("{name}::")).any(|(at, _)| {
         !text[..at].ends_with(|c: char| c.is_alphanumeric() || c == '_' || c == ':' || c == '"')
     })
 }
 
-/// What is in a folder of this package, by file name.
+/// Returns the names of the files in a directory of this package.
 fn files_in(folder: &str) -> BTreeSet<String> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join(folder);
     fs::read_dir(folder)
@@ -241,11 +247,12 @@ fn files_in(folder: &str) -> BTreeSet<String> {
         .collect()
 }
 
-/// A program without a harness, which runs as long as it is told to: no module of `it`.
-const APART: &str = "torture";
+/// A program without a test harness, and therefore not a module of `it`. It runs for as long as the
+/// user requests.
+const STANDALONE: &str = "torture";
 
 #[test]
-fn what_the_readme_says_is_shown_by_a_test_is_one() {
+fn every_test_that_the_book_names_exists() {
     let mut known = BTreeSet::new();
     let mut folders = vec![src(), src().with_file_name("tests")];
     while let Some(folder) = folders.pop() {
@@ -263,24 +270,22 @@ fn what_the_readme_says_is_shown_by_a_test_is_one() {
             }
         }
     }
-    let readme = include_str!("../../README.md");
-    let rows = readme
+    let page = include_str!("../../contrib/book/src/concepts/survival.md");
+    let rows = page
         .split("| shown by |")
-        .nth(1)
-        .unwrap()
-        .lines()
-        .skip(2)
-        .take_while(|line| line.starts_with('|'));
+        .skip(1)
+        .flat_map(|table| table.lines().skip(2).take_while(|line| line.starts_with('|')));
     let mut named = 0;
     for name in rows.flat_map(|row| row.rsplit('|').nth(1).unwrap().split('`').skip(1).step_by(2)) {
-        assert!(known.contains(name), "README.md names the test {name}, which is none");
+        let is_known = known.contains(name) || src().with_file_name(name).exists();
+        assert!(is_known, "survival.md names the test {name}, which does not exist");
         named += 1;
     }
     assert!(named > 15, "{named} tests are named");
 }
 
 #[test]
-fn every_file_of_tests_is_run_and_those_beside_the_folder_are_programs_of_their_own() {
+fn every_test_file_is_run_and_those_outside_it_are_separate_programs() {
     let names = |folder| {
         files_in(folder)
             .iter()
@@ -297,7 +302,7 @@ fn every_file_of_tests_is_run_and_those_beside_the_folder_are_programs_of_their_
     let together = inside
         .iter()
         .filter(|file| *file != "main")
-        .chain(beside.iter().filter(|file| *file != APART));
+        .chain(beside.iter().filter(|file| *file != STANDALONE));
     assert_eq!(modules, together.cloned().collect(), "tests/it/main.rs");
     let manifest = include_str!("../../Cargo.toml");
     let programs: BTreeSet<String> = manifest
@@ -309,14 +314,14 @@ fn every_file_of_tests_is_run_and_those_beside_the_folder_are_programs_of_their_
 }
 
 #[test]
-fn every_folder_of_the_source_is_a_layer() {
+fn every_directory_of_src_is_a_layer() {
     let known: BTreeSet<&str> = LAYERS.iter().map(|(name, _)| *name).collect();
     let found: BTreeSet<String> = sources().into_iter().map(|s| s.layer).collect();
     assert_eq!(found.iter().map(String::as_str).collect::<BTreeSet<_>>(), known);
 }
 
 #[test]
-fn the_map_in_the_crate_root_names_every_module_and_says_which_are_pure() {
+fn the_crate_root_lists_every_module_and_whether_it_is_pure() {
     let root = fs::read_to_string(src().join("lib.rs")).unwrap();
     let mapped: BTreeSet<(&str, bool)> = root
         .lines()
@@ -331,14 +336,14 @@ fn the_map_in_the_crate_root_names_every_module_and_says_which_are_pure() {
     let declared: BTreeSet<(&str, bool)> =
         declared.map(|name| (name, PURE.contains(&name))).collect();
     assert!(declared.len() > 10, "the modules were not found: {declared:?}");
-    // The frames of the protocol compute too, but the text of an I/O error is part of its errors.
+    // The protocol only computes, but some of its errors contain an I/O error.
     let mapped: BTreeSet<_> =
         mapped.into_iter().map(|(name, pure)| (name, pure && name != "protocol")).collect();
     assert_eq!(mapped, declared);
 }
 
 #[test]
-fn each_layer_uses_only_what_the_table_allows() {
+fn layers_use_only_the_layers_they_are_allowed_to() {
     let layers: BTreeSet<&str> = LAYERS.iter().map(|(name, _)| *name).collect();
     let mut wrong = Vec::new();
     for source in sources() {
@@ -356,7 +361,7 @@ fn each_layer_uses_only_what_the_table_allows() {
 }
 
 #[test]
-fn the_pure_layers_reach_no_file_process_socket_environment_or_clock() {
+fn pure_layers_do_no_io_and_read_no_environment_or_clock() {
     let mut wrong = Vec::new();
     for source in sources().iter().filter(|s| PURE.contains(&s.layer.as_str())) {
         for word in IMPURE {
@@ -369,14 +374,14 @@ fn the_pure_layers_reach_no_file_process_socket_environment_or_clock() {
 }
 
 #[test]
-fn the_pure_layers_need_no_crate_that_does_more_than_compute() {
+fn pure_layers_use_only_crates_without_io() {
     let mut wrong = Vec::new();
     for source in sources() {
         let Some((_, allowed)) = PURE_CRATES.iter().find(|(name, _)| *name == source.layer) else {
             continue;
         };
         for name in crates(&source.text) {
-            // A `use` may also begin with a module or a type of its own.
+            // A `use` may also begin with one of our modules or types.
             let foreign = dependencies().contains(&name);
             if foreign && !allowed.contains(&name.as_str()) {
                 wrong.push(format!("{} uses the crate {name}", source.path.display()));
@@ -387,11 +392,11 @@ fn the_pure_layers_need_no_crate_that_does_more_than_compute() {
 }
 
 #[test]
-fn a_crate_with_one_home_is_used_there_alone() {
+fn restricted_crates_are_used_only_in_their_layers() {
     let mut wrong = Vec::new();
     for source in sources() {
-        for (name, homes) in HOMES {
-            if names(&source.text, name) && !homes.contains(&source.layer.as_str()) {
+        for (name, allowed) in RESTRICTED_CRATES {
+            if names(&source.text, name) && !allowed.contains(&source.layer.as_str()) {
                 wrong.push(format!("{} uses {name}", source.path.display()));
             }
         }
@@ -414,7 +419,7 @@ fn the_daemon_reads_its_variables_in_one_place() {
 }
 
 #[test]
-fn no_unfinished_code_and_no_hidden_dead_code() {
+fn there_is_no_unfinished_or_hidden_dead_code() {
     let mut wrong = Vec::new();
     for source in sources() {
         for word in ["todo!", "unimplemented!", "allow(dead_code", "allow(unused"] {
@@ -427,17 +432,17 @@ fn no_unfinished_code_and_no_hidden_dead_code() {
 }
 
 #[test]
-fn every_file_says_what_it_is_for() {
+fn every_source_file_has_a_module_comment() {
     let mut all = Vec::new();
     files(&src(), &mut all);
-    let mute: Vec<&PathBuf> = all
+    let undocumented: Vec<&PathBuf> = all
         .iter()
         .filter(|path| !fs::read_to_string(path).unwrap().trim_start().starts_with("//!"))
         .collect();
-    assert!(mute.is_empty(), "without a module comment: {mute:#?}");
+    assert!(undocumented.is_empty(), "without a module comment: {undocumented:#?}");
 }
 
-/// Names of the dependencies as code spells them.
+/// Returns the names of the dependencies as they are spelled in code.
 fn dependencies() -> BTreeSet<String> {
     let manifest =
         fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("Cargo.toml")).unwrap();
@@ -452,7 +457,7 @@ fn dependencies() -> BTreeSet<String> {
 }
 
 #[test]
-fn the_check_itself_sees_a_use_in_every_form() {
+fn uses_are_found_in_every_form() {
     let text = "use crate::model::Job;\nuse crate::{parse::time, render};\nfn f() { crate::sched::plan() }\n$crate::no";
     let found: Vec<String> = uses(text).into_iter().collect();
     assert_eq!(found, ["model", "no", "parse", "render", "sched"]);
@@ -461,13 +466,13 @@ fn the_check_itself_sees_a_use_in_every_form() {
     assert_eq!(code("a // std::fs\n#[cfg(test)]\nmod tests {\n std::fs\n}"), "a \n");
 }
 
-/// The most files of a room that may use each other in a circle.
-const LARGEST_CIRCLE: usize = 5;
+/// The maximum number of files in an import cycle within a layer.
+const LARGEST_CYCLE: usize = 5;
 
-/// Rooms whose largest circle is smaller, and stays so.
-const SMALLER_CIRCLES: [(&str, usize); 1] = [("sched", 3)];
+/// Layers with a lower maximum.
+const SMALLER_CYCLES: [(&str, usize); 1] = [("sched", 3)];
 
-/// The paths that a text names after `at`: `a::{b, c::D}` is `a::b` and `a::c::D`.
+/// Returns the paths at the beginning of a text: `a::b` and `a::c::D` for `a::{b, c::D}`.
 fn paths(text: &str) -> Vec<Vec<String>> {
     let name = identifier(text);
     if !name.is_empty() {
@@ -499,17 +504,17 @@ fn paths(text: &str) -> Vec<Vec<String>> {
 
 type Module = Vec<String>;
 
-/// The text of each file of a room by its module. The file of the room itself is the empty module.
-fn modules(room: &str) -> BTreeMap<Module, String> {
+/// Returns the code of a layer by module. The empty path is the layer's own `mod.rs`.
+fn modules(layer: &str) -> BTreeMap<Module, String> {
     let of = |source: Source| {
-        let inside = source.path.strip_prefix(room).unwrap().with_extension("");
+        let inside = source.path.strip_prefix(layer).unwrap().with_extension("");
         let parts = inside.iter().map(|part| part.to_str().unwrap().to_owned());
         (parts.filter(|part| part != "mod").collect(), source.text)
     };
-    sources().into_iter().filter(|source| source.layer == room).map(of).collect()
+    sources().into_iter().filter(|source| source.layer == layer).map(of).collect()
 }
 
-/// The paths of the lines that begin with this word, `*` as a name of its own.
+/// Returns the paths in lines that begin with this word. `*` is returned as the name `GLOB`.
 fn lines_of(text: &str, begin: &str) -> Vec<Vec<String>> {
     let text = text.replace("::*", "::GLOB");
     let starts = text.match_indices(begin).map(|(at, _)| at).collect::<Vec<_>>();
@@ -517,16 +522,16 @@ fn lines_of(text: &str, begin: &str) -> Vec<Vec<String>> {
     starts.into_iter().filter(is_start).flat_map(|at| paths(&text[at + begin.len()..])).collect()
 }
 
-/// A room, as its files name each other.
-struct Room<'a> {
+/// The modules of a layer, with their re-exports.
+struct Layer<'a> {
     name: &'a str,
     modules: &'a BTreeMap<Module, String>,
-    /// What a module passes on from another one, by the module and the name.
-    passed_on: BTreeMap<(Module, String), Vec<String>>,
+    /// The origin of each re-exported name, by module and name.
+    reexports: BTreeMap<(Module, String), Vec<String>>,
 }
 
-impl Room<'_> {
-    fn new<'a>(name: &'a str, modules: &'a BTreeMap<Module, String>) -> Room<'a> {
+impl Layer<'_> {
+    fn new<'a>(name: &'a str, modules: &'a BTreeMap<Module, String>) -> Layer<'a> {
         let of = |(module, text): (&Module, &String)| {
             ["pub use ", "pub(super) use ", "pub(crate) use "]
                 .iter()
@@ -535,11 +540,11 @@ impl Room<'_> {
                 .map(|path| ((module.clone(), path.last().unwrap().clone()), path))
                 .collect::<Vec<_>>()
         };
-        Room { name, modules, passed_on: modules.iter().flat_map(of).collect() }
+        Layer { name, modules, reexports: modules.iter().flat_map(of).collect() }
     }
 
-    /// The module that has what this path leads to: where a module passes a name on, the one that
-    /// it has it from.
+    /// Returns the module that defines the item at this path. Re-exports are followed to their
+    /// origin.
     fn resolve(&self, from: &[String], path: &[String]) -> Option<Module> {
         let mut known = from.to_vec();
         let mut rest = path;
@@ -551,7 +556,7 @@ impl Room<'_> {
                     known.pop()?;
                     continue;
                 }
-                "crate" if after.first().is_some_and(|room| room == self.name) => {
+                "crate" if after.first().is_some_and(|layer| layer == self.name) => {
                     known.clear();
                     rest = &after[1..];
                     continue;
@@ -564,7 +569,7 @@ impl Room<'_> {
                 continue;
             }
             known.pop();
-            let by = |name: &str| self.passed_on.get(&(known.clone(), name.to_owned()));
+            let by = |name: &str| self.reexports.get(&(known.clone(), name.to_owned()));
             let Some(origin) = by(part).or_else(|| by("GLOB")) else { break };
             let is_other = origin.as_slice() != path;
             return is_other.then(|| self.resolve(&known, origin)).flatten();
@@ -572,7 +577,7 @@ impl Room<'_> {
         self.modules.contains_key(&known).then_some(known)
     }
 
-    /// The other files that this one names.
+    /// Returns the other modules that this one uses.
     fn named(&self, module: &Module) -> BTreeSet<Module> {
         let text = self.modules[module].as_str();
         let mut found = BTreeSet::new();
@@ -587,13 +592,13 @@ impl Room<'_> {
             let up = (text.len() - at - after.len()) / "super::".len();
             let above = &module[..module.len().saturating_sub(up)];
             let named = paths(after);
-            // `super::*` is of the module itself.
+            // `super::*` names the parent module itself.
             if named.is_empty() {
                 add(above, &[]);
             }
             named.iter().for_each(|path| add(above, path));
         }
-        // A file names those below it without `self`, in `use` lines and elsewhere.
+        // A module names its children without `self`, in `use` lines and elsewhere.
         for begin in ["use ", "pub use "] {
             lines_of(text, begin).iter().for_each(|path| add(module, path));
         }
@@ -608,8 +613,8 @@ impl Room<'_> {
     }
 }
 
-/// The largest circle of modules each of which leads to all the others.
-fn largest_circle(named: &BTreeMap<Module, BTreeSet<Module>>) -> Vec<String> {
+/// Returns the largest set of modules that all depend on each other, directly or indirectly.
+fn largest_cycle(named: &BTreeMap<Module, BTreeSet<Module>>) -> Vec<String> {
     let reached = |from: &Module| {
         let (mut seen, mut next) = (BTreeSet::new(), vec![from]);
         while let Some(module) = next.pop() {
@@ -618,65 +623,66 @@ fn largest_circle(named: &BTreeMap<Module, BTreeSet<Module>>) -> Vec<String> {
         seen
     };
     let reaches: BTreeMap<_, _> = named.keys().map(|module| (module, reached(module))).collect();
-    let circle = |module: &&Module| -> Vec<String> {
+    let cycle = |module: &&Module| -> Vec<String> {
         let back = reaches[*module].iter().filter(|other| reaches[other].contains(*module));
         back.map(|module| module.join("::")).collect()
     };
-    reaches.keys().map(circle).max_by_key(Vec::len).unwrap_or_default()
+    reaches.keys().map(cycle).max_by_key(Vec::len).unwrap_or_default()
 }
 
-/// The modules of a room but for its own file, which is a list of the others.
+/// Returns the dependencies of each module of a layer, except those of its `mod.rs`, which only
+/// lists the others.
 fn named_modules(
     name: &str,
     modules: &BTreeMap<Module, String>,
 ) -> BTreeMap<Module, BTreeSet<Module>> {
-    let room = Room::new(name, modules);
+    let layer = Layer::new(name, modules);
     let inner = modules.keys().filter(|module| !module.is_empty());
-    inner.map(|module| (module.clone(), room.named(module))).collect()
+    inner.map(|module| (module.clone(), layer.named(module))).collect()
 }
 
 #[test]
-fn the_files_of_a_room_use_each_other_in_small_circles() {
+fn import_cycles_within_a_layer_are_small() {
     let mut wrong = Vec::new();
-    for (room, _) in LAYERS {
-        let modules = modules(room);
-        assert!(modules.len() > 3, "the files of {room} were not found: {}", modules.len());
-        let circle = largest_circle(&named_modules(room, &modules));
-        let smaller = SMALLER_CIRCLES.iter().find(|(name, _)| *name == room);
-        if circle.len() > smaller.map_or(LARGEST_CIRCLE, |(_, most)| *most) {
-            wrong.push(format!("a circle of {} files in {room}: {circle:?}", circle.len()));
+    for (layer, _) in LAYERS {
+        let modules = modules(layer);
+        assert!(modules.len() > 3, "the files of {layer} were not found: {}", modules.len());
+        let cycle = largest_cycle(&named_modules(layer, &modules));
+        let smaller = SMALLER_CYCLES.iter().find(|(name, _)| *name == layer);
+        if cycle.len() > smaller.map_or(LARGEST_CYCLE, |(_, most)| *most) {
+            wrong.push(format!("an import cycle of {} files in {layer}: {cycle:?}", cycle.len()));
         }
     }
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
 
 #[test]
-fn a_circle_is_seen_in_every_form_of_a_use() {
-    let circle = |files: &[(&str, &str)]| {
+fn import_cycles_are_found_in_every_form_of_use() {
+    let cycle = |files: &[(&str, &str)]| {
         let module = |name: &str| name.split_terminator("::").map(str::to_owned).collect();
         let modules = files.iter().map(|(name, text)| (module(name), (*text).to_owned())).collect();
-        largest_circle(&named_modules("room", &modules))
+        largest_cycle(&named_modules("layer", &modules))
     };
-    let back = ("b", "use crate::room::a;");
+    let back = ("b", "use crate::layer::a;");
     for text in [
         "use super::b;",
         "use super::{\n    c::D,\n    b::{C, E},\n};",
-        "use crate::room::b::C;",
-        "fn f() { crate::room::b::g() }",
+        "use crate::layer::b::C;",
+        "fn f() { crate::layer::b::g() }",
         "fn f() { super::b::g() }",
     ] {
-        assert_eq!(circle(&[("", ""), ("a", text), back]), ["a", "b"], "{text}");
+        assert_eq!(cycle(&[("", ""), ("a", text), back]), ["a", "b"], "{text}");
     }
     for root in ["pub use b::C;", "pub use self::b::{C, D};", "pub use b::*;"] {
-        for text in ["use super::C;", "use crate::room::C;"] {
-            assert_eq!(circle(&[("", root), ("a", text), back]), ["a", "b"], "{root} {text}");
+        for text in ["use super::C;", "use crate::layer::C;"] {
+            assert_eq!(cycle(&[("", root), ("a", text), back]), ["a", "b"], "{root} {text}");
         }
     }
     for below in ["use super::C;", "use super::*;"] {
         for above in ["mod b;\nfn f() { b::g() }", "mod b;\nuse b::g;"] {
-            assert_eq!(circle(&[("a", above), ("a::b", below)]), ["a", "a::b"], "{below} {above}");
+            assert_eq!(cycle(&[("a", above), ("a::b", below)]), ["a", "a::b"], "{below} {above}");
         }
     }
     let none: [String; 0] = [];
-    assert_eq!(circle(&[("", "pub use b::C;"), ("a", "use crate::other::C;"), back]), none);
+    assert_eq!(cycle(&[("", "pub use b::C;"), ("a", "use crate::other::C;"), back]), none);
 }

@@ -1,28 +1,28 @@
-//! What is refused: with a non-zero exit, one error that names the offending value, and no job left
-//! behind.
+//! Invalid input is refused with a non-zero exit code and one error that names the offending value,
+//! and it never leaves a job behind.
 
 mod odd_places;
 mod protocol;
 
 use slotd_kit::{Out, Setup, Slotd};
 
-/// Runs `sbatch` with these arguments and asserts that it refuses with `code` and this text, and
-/// leaves no job.
+/// Runs `sbatch` with these arguments and asserts that it fails with `code` and this text, and
+/// submits no job.
 #[track_caller]
 fn refuses(slotd: &Slotd, args: &[&str], code: i32, text: &str) -> Out {
     let out = slotd.cmd("sbatch", args).fails(code);
     assert!(
         out.stderr.contains(text),
-        "sbatch {args:?} should say {text:?}, and said {:?}",
+        "sbatch {args:?} should print {text:?}, but printed {:?}",
         out.stderr
     );
     assert_eq!(out.stdout, "", "sbatch {args:?}");
-    assert!(slotd.all_records().is_empty(), "sbatch {args:?} left a job");
+    assert!(slotd.all_records().is_empty(), "sbatch {args:?} submitted a job");
     out
 }
 
 #[test]
-fn an_unknown_option_is_an_error_at_once() {
+fn an_unknown_option_is_an_error() {
     let slotd = Slotd::start();
     let hint = "Try \"sbatch --help\" for more information\n";
     let out = refuses(&slotd, &["--nosuch", "--wrap", "true"], 255, "");
@@ -41,7 +41,7 @@ fn an_unknown_option_is_an_error_at_once() {
 }
 
 #[test]
-fn an_unknown_option_of_the_other_commands_is_an_error_too() {
+fn an_unknown_option_of_any_other_command_is_an_error() {
     let slotd = Slotd::start();
     for (command, code) in [
         ("srun", 255),
@@ -60,7 +60,7 @@ fn an_unknown_option_of_the_other_commands_is_an_error_too() {
 }
 
 #[test]
-fn an_unknown_partition_is_named() {
+fn the_error_names_an_unknown_partition() {
     let slotd = Slotd::start();
     let out = refuses(&slotd, &["-p", "nopart", "--wrap", "true"], 1, "");
     assert_eq!(
@@ -78,11 +78,14 @@ fn an_unknown_partition_is_named() {
 #[test]
 fn there_is_no_gpu_partition_without_gpus() {
     let slotd = Slotd::start();
-    refuses(&slotd, &["-p", "gpu", "--wrap", "true"], 1, "invalid partition specified: gpu");
+    let out =
+        refuses(&slotd, &["-p", "gpu", "--wrap", "true"], 1, "invalid partition specified: gpu");
+    let hint = "\n  hint: partition gpu exists only while the host has GPUs\n";
+    assert!(out.stderr.ends_with(hint), "{}", out.stderr);
 }
 
 #[test]
-fn malformed_values_are_refused_with_the_option_they_belong_to() {
+fn the_error_of_a_malformed_value_names_its_option() {
     let slotd = Slotd::start();
     for (args, code, text) in [
         (["-t", "foo"], 255, "sbatch: error: Invalid --time specification"),
@@ -114,20 +117,20 @@ fn malformed_values_are_refused_with_the_option_they_belong_to() {
 }
 
 #[test]
-fn a_dependency_on_a_job_that_never_was_is_refused() {
+fn a_dependency_on_an_unknown_job_is_refused() {
     let slotd = Slotd::start();
     refuses(&slotd, &["-d", "afterok:4711", "--wrap", "true"], 1, "4711");
 }
 
 #[test]
-fn a_missing_script_is_named() {
+fn the_error_names_a_missing_script() {
     let slotd = Slotd::start();
     let out = refuses(&slotd, &["nope.sh"], 1, "");
     assert_eq!(out.stderr, "sbatch: error: Unable to open file nope.sh\n");
 }
 
 #[test]
-fn what_is_no_batch_script_is_refused() {
+fn files_that_are_not_batch_scripts_are_refused() {
     let slotd = Slotd::start();
     slotd.write("empty.sh", "");
     slotd.write("noshebang.sh", "echo hello\n");
@@ -152,7 +155,7 @@ fn what_is_no_batch_script_is_refused() {
 }
 
 #[test]
-fn a_script_beside_wrap_is_refused() {
+fn a_script_together_with_wrap_is_refused() {
     let slotd = Slotd::start();
     slotd.write("job.sh", "#!/bin/sh\n");
     refuses(
@@ -164,7 +167,7 @@ fn a_script_beside_wrap_is_refused() {
 }
 
 #[test]
-fn more_than_the_host_has_is_refused_at_submission() {
+fn requests_for_more_than_the_host_has_are_refused_at_submission() {
     let slotd = Setup::default().set("SLOTD_GPU_COUNT", 2).start();
     let processors = "More processors requested than permitted";
     let nodes = "Node count specification invalid";
@@ -190,7 +193,7 @@ fn more_than_the_host_has_is_refused_at_submission() {
 }
 
 #[test]
-fn gpus_without_gpus_are_refused() {
+fn gpus_are_refused_on_a_host_without_gpus() {
     let slotd = Slotd::start();
     refuses(
         &slotd,
@@ -201,7 +204,7 @@ fn gpus_without_gpus_are_refused() {
 }
 
 #[test]
-fn memory_options_exclude_each_other() {
+fn memory_options_are_mutually_exclusive() {
     let slotd = Slotd::start();
     let out = refuses(&slotd, &["--mem", "100", "--mem-per-cpu", "50", "--wrap", "true"], 1, "");
     assert_eq!(
@@ -211,7 +214,7 @@ fn memory_options_exclude_each_other() {
 }
 
 #[test]
-fn a_bad_directive_is_refused_with_its_line() {
+fn the_error_of_a_bad_directive_names_its_line() {
     let slotd = Slotd::start();
     slotd.write("job.sh", "#!/bin/sh\n#SBATCH -J fine\n#SBATCH --nosuch=1\necho\n");
     let out = refuses(&slotd, &["job.sh"], 255, "unrecognized option '--nosuch=1'");
@@ -222,7 +225,7 @@ fn a_bad_directive_is_refused_with_its_line() {
 }
 
 #[test]
-fn srun_and_salloc_refuse_alike() {
+fn srun_and_salloc_refuse_invalid_input() {
     let slotd = Slotd::start();
     for (command, args, code, text) in [
         ("srun", vec!["-p", "nopart", "true"], 1, "invalid partition specified: nopart"),
@@ -245,7 +248,7 @@ fn srun_and_salloc_refuse_alike() {
 }
 
 #[test]
-fn srun_without_a_command_says_so() {
+fn srun_without_a_command_is_an_error() {
     let slotd = Slotd::start();
     let out = slotd.cmd::<&str>("srun", &[]);
     assert_ne!(out.code, 0);
@@ -280,20 +283,20 @@ fn without_a_daemon_the_error_names_the_socket_and_how_to_start_it() {
 }
 
 #[test]
-fn a_stale_socket_is_no_daemon() {
+fn a_stale_socket_is_reported_and_replaced() {
     let mut slotd = Slotd::start();
     slotd.kill9();
     let out = slotd.cmd("sbatch", &["--wrap", "true"]).fails(1);
     assert!(out.stderr.contains("Connection refused"), "{}", out.stderr);
     assert!(out.stderr.contains("slotd.sock"), "{}", out.stderr);
-    // The next daemon takes the place of the stale socket.
+    // The next daemon replaces the stale socket.
     slotd.start_daemon();
     let job = slotd.wrap(&[], "true");
     slotd.wait_state(job, "COMPLETED");
 }
 
 #[test]
-fn the_daemon_refuses_settings_that_mean_nothing() {
+fn the_daemon_refuses_invalid_settings() {
     for (name, value) in [
         ("SLOTD_GPU_COUNT", "many"),
         ("SLOTD_CPUS", "0"),
@@ -311,7 +314,7 @@ fn the_daemon_refuses_settings_that_mean_nothing() {
 }
 
 #[test]
-fn a_word_that_is_no_command_is_refused_by_slotd_itself() {
+fn slotd_refuses_unknown_subcommands_and_options() {
     let slotd = Slotd::setup().prepare();
     let out = slotd.cmd("slotd", &["dance"]).fails(2);
     assert!(out.stderr.contains("dance"), "{}", out.stderr);
@@ -320,7 +323,7 @@ fn a_word_that_is_no_command_is_refused_by_slotd_itself() {
 }
 
 #[test]
-fn parts_of_a_request_without_the_whole_are_refused_as_slurm_does() {
+fn incomplete_gpu_requests_are_refused_as_slurm_does() {
     let slotd = Setup::default().set("SLOTD_GPU_COUNT", 2).start();
     let gres = "error: Invalid generic resource (gres) specification";
     let per_task = format!(
@@ -331,7 +334,7 @@ fn parts_of_a_request_without_the_whole_are_refused_as_slurm_does() {
         "error: Requested mem_per_tres=gres:gpu:100 but did not request any GPU.\n{{}}: {gres}\n"
     );
     slotd.write("job.sh", "#!/bin/sh\n");
-    for (option, code, said) in [
+    for (option, code, wanted) in [
         ("--gpus-per-task=1", 1, per_task.as_str()),
         ("--mem-per-gpu=100", 1, &per_gpu),
         ("--gpu-bind=x", 255, "error: Invalid --gpu-bind argument: gpu:x\n"),
@@ -340,7 +343,7 @@ fn parts_of_a_request_without_the_whole_are_refused_as_slurm_does() {
             let out = slotd.cmd(command, &[option, "job.sh"]).fails(code);
             assert_eq!(
                 out.stderr,
-                format!("{command}: {}", said.replace("{}", command)),
+                format!("{command}: {}", wanted.replace("{}", command)),
                 "{command} {option}"
             );
         }
@@ -351,9 +354,9 @@ fn parts_of_a_request_without_the_whole_are_refused_as_slurm_does() {
         ("salloc", "Job submit/allocate failed"),
     ] {
         let out = slotd.cmd(command, &["--gres=", "job.sh"]).fails(1);
-        let said =
+        let wanted =
             format!("{command}: error: {text}: Invalid Trackable RESource (TRES) specification\n");
-        assert_eq!(out.stderr, said);
+        assert_eq!(out.stderr, wanted);
     }
     assert_eq!(slotd.line("squeue -h -t all").ok().stdout, "", "nothing was submitted");
     for words in [
@@ -374,7 +377,7 @@ fn parts_of_a_request_without_the_whole_are_refused_as_slurm_does() {
         "",
         "sbatch: error: Priority must be >= 0\n",
     );
-    // What scripts are made with that have no value for it.
+    // Generated scripts contain "None" if no value is set.
     let job = slotd.wrap(&["--priority=None", "--nice=None"], "true");
     slotd.wait_state(job, "COMPLETED");
     assert_eq!(slotd.show(job, "Nice"), "0");
@@ -396,7 +399,7 @@ fn parts_of_a_request_without_the_whole_are_refused_as_slurm_does() {
 }
 
 #[test]
-fn heterogeneous_jobs_are_refused_in_words_and_run_nothing() {
+fn heterogeneous_jobs_are_refused_and_run_nothing() {
     let slotd = Slotd::start();
     slotd.write("job.sh", "#!/bin/sh\ntouch ran\n");
     slotd.write("het.sh", "#!/bin/sh\n#SBATCH -n1\n#SBATCH hetjob\n#SBATCH -n1\ntouch ran\n");
@@ -410,15 +413,15 @@ fn heterogeneous_jobs_are_refused_in_words_and_run_nothing() {
         "salloc -n1 : -n1 touch ran",
     ] {
         let out = slotd.line(line).fails(1);
-        let said = "heterogeneous jobs need several hosts, and slotd has one: ";
+        let wanted = "heterogeneous jobs need several hosts, but slotd has only one: ";
         assert!(
-            out.stderr.contains(said) && out.stderr.contains(": error: "),
+            out.stderr.contains(wanted) && out.stderr.contains(": error: "),
             "{line}: {}",
             out.stderr
         );
     }
     assert_eq!(slotd.line("squeue -h -t all").ok().stdout, "");
     assert!(!slotd.exists("ran"));
-    // A colon among the arguments of a script is the script's own.
+    // A colon in the arguments of a script is passed to the script.
     slotd.submit(&["job.sh", "a", ":", "b"]);
 }

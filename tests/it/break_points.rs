@@ -1,5 +1,5 @@
-//! At each step between a submission and the end of its job the process that takes it dies, once,
-//! by SIGKILL. The job that was promised is there, ran once, and nothing of it is left.
+//! Kills the responsible process once, with SIGKILL, at each step between the submission and the
+//! end of a job. The promised job must exist, run once, and leave nothing behind.
 
 use serde_json::json;
 use slotd_kit::{Record, Running, Slotd, until};
@@ -7,18 +7,18 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
-/// What a death there may cost.
+/// The possible damage of a crash at a break point.
 #[derive(Clone, Copy, PartialEq)]
 enum Cost {
-    /// Nothing: it runs once, and its exit code is known.
+    /// Nothing: the job runs once and its exit code is recorded.
     Nothing,
-    /// The watcher died: its tasks are killed, and how they would have ended is not known.
+    /// The watcher died: its tasks are killed, and their exit code is lost.
     TheEnd,
 }
 
-/// Each break point, at which time the process dies there, and what it may cost. The store commits
-/// a submission, a start and an end; on a busy machine the first two may come together, and nobody
-/// comes there a third time.
+/// Each break point, the occurrence at which the process dies, and the possible damage. The store
+/// commits a submission, a start and an end. On a busy machine the first two may be one commit, and
+/// the third occurrence is never reached.
 const POINTS: [(&str, u32, Cost); 21] = [
     ("commit begins", 1, Cost::Nothing),
     ("commit begins", 2, Cost::Nothing),
@@ -43,10 +43,10 @@ const POINTS: [(&str, u32, Cost); 21] = [
     ("end heard", 1, Cost::Nothing),
 ];
 
-/// Waits until the client has ended and the job is over. A daemon that dies meanwhile is started
-/// again, without the break point; one that lives is ended then and started again: its break point
-/// may be yet to come, in the commit of an end that it has told already.
-fn outlive(slotd: &mut Slotd, client: &mut Running) {
+/// Waits until the client and the job have ended. If the daemon dies, it is restarted without the
+/// break point. If it survives, it is stopped and restarted at the end, because its break point may
+/// be in the commit of an end that it has already announced.
+fn wait_out(slotd: &mut Slotd, client: &mut Running) {
     let mut died = false;
     let ended = until(|| {
         if !slotd.daemon_is_running() {
@@ -59,7 +59,7 @@ fn outlive(slotd: &mut Slotd, client: &mut Running) {
         };
         is_over(slotd).filter(|()| !client.is_running())
     });
-    assert!(ended.is_some(), "the client or the job does not end: {}", slotd.dump());
+    assert!(ended.is_some(), "the client or the job did not end: {}", slotd.dump());
     if !died {
         if slotd.daemon_is_running() {
             slotd.stop();
@@ -73,7 +73,8 @@ fn restart(slotd: &mut Slotd) {
     slotd.start_daemon();
 }
 
-/// Where and when, and the file that says that it was there.
+/// Starts a daemon that dies at this occurrence of the break point, and creates the file `broken`
+/// just before.
 fn breaking(point: &str, count: u32) -> Slotd {
     let mut slotd = Slotd::setup().prepare();
     let mark = slotd.path("broken");
@@ -82,9 +83,13 @@ fn breaking(point: &str, count: u32) -> Slotd {
     slotd
 }
 
-/// What must be true after whatever happened: one job, over, everything given back, nothing left.
+/// Asserts that exactly one job exists, that it has ended, and that its resources are free and its
+/// processes dead.
 fn check(slotd: &Slotd, what: &str, cost: Cost) {
-    assert!(slotd.exists("broken") || what.ends_with("time 3"), "{what}: nobody came there");
+    assert!(
+        slotd.exists("broken") || what.ends_with("time 3"),
+        "{what}: the break point was not reached"
+    );
     let records = slotd.all_records();
     assert_eq!(records.len(), 1, "{what}: {}", slotd.dump());
     let exit = records[0].exit();
@@ -109,7 +114,7 @@ fn check(slotd: &Slotd, what: &str, cost: Cost) {
 const SCRIPT: &str = "echo once >>log; exit 3";
 
 #[test]
-fn a_batch_job_runs_once_whoever_dies_on_its_way() {
+fn a_batch_job_runs_once_despite_any_crash() {
     for (point, count, cost) in POINTS {
         let what = format!("{point}, time {count}");
         let mut slotd = breaking(point, count);
@@ -117,16 +122,16 @@ fn a_batch_job_runs_once_whoever_dies_on_its_way() {
         let mut sbatch = slotd.command("sbatch");
         sbatch.args(["-W", "-o", "/dev/null", "--wrap", SCRIPT]);
         let mut client = slotd.spawn(sbatch);
-        outlive(&mut slotd, &mut client);
-        let said = client.end();
-        assert!(said.stdout.contains("Submitted batch job 1"), "{what}: {said:?}");
+        wait_out(&mut slotd, &mut client);
+        let out = client.end();
+        assert!(out.stdout.contains("Submitted batch job 1"), "{what}: {out:?}");
         check(&slotd, &what, cost);
     }
 }
 
 #[test]
-fn a_run_with_its_client_runs_once_whoever_dies_on_its_way() {
-    // The allocation's end is a commit of its own.
+fn an_srun_job_runs_once_despite_any_crash() {
+    // The end of the allocation is a separate commit.
     for (point, count, cost) in POINTS.into_iter().filter(|(point, ..)| *point != "end heard") {
         let what = format!("srun: {point}, time {count}");
         let mut slotd = breaking(point, count);
@@ -134,16 +139,16 @@ fn a_run_with_its_client_runs_once_whoever_dies_on_its_way() {
         let mut srun = slotd.command("srun");
         srun.args(["sh", "-c", SCRIPT]);
         let mut client = slotd.spawn(srun);
-        outlive(&mut slotd, &mut client);
-        let said = client.end();
+        wait_out(&mut slotd, &mut client);
+        let out = client.end();
         if cost == Cost::Nothing {
-            assert_eq!(said.code, 3, "{what}: {said:?}");
+            assert_eq!(out.code, 3, "{what}: {out:?}");
         }
         check(&slotd, &what, cost);
     }
 }
 
-/// The break points in a folder of the source.
+/// Collects the break points in a directory of the source.
 fn points_in(folder: &Path, found: &mut BTreeSet<String>) {
     for entry in fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
@@ -161,7 +166,7 @@ fn points_in(folder: &Path, found: &mut BTreeSet<String>) {
 }
 
 #[test]
-fn every_break_point_of_the_source_is_tried() {
+fn every_break_point_in_the_source_is_tested() {
     let mut found = BTreeSet::new();
     points_in(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src"), &mut found);
     let tried: BTreeSet<String> = POINTS.iter().map(|(point, ..)| (*point).to_owned()).collect();

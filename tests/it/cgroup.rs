@@ -1,6 +1,6 @@
-//! Limits, accounting and killing by cgroup v2. They need a delegated cgroup: `SLOTD_TEST_CGROUP`
-//! names it, the one that `systemd-run --user --scope -p Delegate=yes` has made for this very
-//! program say. Without it nothing is tested here.
+//! Limits, accounting and killing by cgroup v2. `SLOTD_TEST_CGROUP` names a delegated cgroup for
+//! the tests, for instance the one of `systemd-run --user --scope -p Delegate=yes`. Without it
+//! these tests are skipped.
 
 use slotd_kit::loads::{LOADS, heads, row, start as start_load, told};
 use slotd_kit::{Slotd, proc, until};
@@ -8,23 +8,23 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-/// Fills 200 MB of memory in one process.
+/// A command that fills 200 MB of memory in one process.
 const HOG: &str = "helper eat 200";
 
-/// A daemon whose base is `name` below the delegated cgroup; the base is the daemon's to make.
+/// Starts a daemon with the base `name` below the delegated cgroup. The daemon creates the base.
 fn start(name: &str) -> Option<(Slotd, PathBuf)> {
     let root = delegated()?;
     let base = root.join(name);
     Some((Slotd::setup().set("SLOTD_CGROUP_BASE", base.display()).start(), base))
 }
 
-/// The cgroup that was delegated, with its controllers enabled for what is made below. No process
-/// may be in it for that: this one moves to a child.
+/// Returns the delegated cgroup, with its controllers enabled for its children. Since that requires
+/// a cgroup without processes, this process moves to a child.
 fn delegated() -> Option<&'static Path> {
     static ROOT: OnceLock<Option<PathBuf>> = OnceLock::new();
     let root = ROOT.get_or_init(|| {
         let Some(root) = std::env::var_os("SLOTD_TEST_CGROUP").map(PathBuf::from) else {
-            eprintln!("not tested: SLOTD_TEST_CGROUP names no delegated cgroup");
+            eprintln!("skipped: SLOTD_TEST_CGROUP does not name a delegated cgroup");
             return None;
         };
         let own = root.join("tests");
@@ -47,9 +47,9 @@ fn read(path: impl AsRef<Path>) -> String {
         .to_owned()
 }
 
-/// Waits until no job has a cgroup, and gives the base back.
+/// Waits until no job has a cgroup, and removes the base.
 #[track_caller]
-fn nothing_is_left(base: &Path) {
+fn wait_removed(base: &Path) {
     let left = || fs::read_dir(base).unwrap().flatten().filter(|e| e.path().is_dir()).count();
     assert!(
         until(|| (left() == 0).then_some(())).is_some(),
@@ -59,11 +59,11 @@ fn nothing_is_left(base: &Path) {
     fs::remove_dir(base).unwrap();
 }
 
-/// What `/proc/self/cgroup` says, as a directory.
+/// A command that prints the directory of the shell's own cgroup.
 const OWN: &str = "echo /sys/fs/cgroup$(sed -n s/^0:://p /proc/self/cgroup)";
 
 #[test]
-fn a_job_is_in_its_cgroup_with_its_limits() {
+fn a_job_runs_in_its_cgroup_with_its_limits() {
     let Some((slotd, base)) = start("limits") else { return };
     let gate = slotd.gate("go");
     let job = slotd.wrap(&["--mem", "64M", "-c", "2"], &format!("{OWN} >own; {gate}"));
@@ -74,11 +74,11 @@ fn a_job_is_in_its_cgroup_with_its_limits() {
     assert_eq!(read(dir.join("cpu.max")), "200000 100000");
     slotd.open("go");
     slotd.wait_state(job, "COMPLETED");
-    nothing_is_left(&base);
+    wait_removed(&base);
 }
 
 #[test]
-fn steps_of_a_client_are_in_the_job_s_cgroup_with_limits_of_their_own() {
+fn steps_of_a_client_run_in_the_job_s_cgroup_with_their_own_limits() {
     let Some((slotd, base)) = start("steps") else { return };
     let show = format!("{OWN}; cat $({OWN})/memory.max $({OWN})/../memory.max");
     slotd.write("show.sh", &show);
@@ -99,11 +99,11 @@ fn steps_of_a_client_are_in_the_job_s_cgroup_with_limits_of_their_own() {
             step("step_1")
         )
     );
-    nothing_is_left(&base);
+    wait_removed(&base);
 }
 
 #[test]
-fn more_than_mem_is_out_of_memory_whatever_the_script_makes_of_it() {
+fn exceeding_mem_is_out_of_memory_even_if_the_script_ignores_it() {
     let Some((slotd, base)) = start("oom") else { return };
     for (script, then) in
         [(format!("exec {HOG}"), ""), (format!("{HOG}; echo after $?; exit 0"), "after 137\n")]
@@ -118,15 +118,15 @@ fn more_than_mem_is_out_of_memory_whatever_the_script_makes_of_it() {
     }
     let again = slotd.wrap(&["--mem", "64M", "--requeue"], HOG);
     assert_eq!(slotd.wait_state(again, "OUT_OF_MEMORY").restarts(), 1);
-    // The next run of the job would be out of memory too if it were told what the first one did.
+    // The OOM kill of the first run must not count for the second.
     let better = slotd
         .wrap(&["--mem", "64M", "--requeue"], &format!("[ -n \"$SLURM_RESTART_COUNT\" ] || {HOG}"));
     assert_eq!(slotd.wait_state(better, "COMPLETED").restarts(), 1);
-    nothing_is_left(&base);
+    wait_removed(&base);
 }
 
 #[test]
-fn a_step_out_of_memory_is_not_the_others() {
+fn a_step_out_of_memory_does_not_affect_other_steps() {
     let Some((slotd, base)) = start("step-oom") else { return };
     let out = slotd.cmd("srun", &["--mem", "64M", "sh", "-c", HOG]).fails(253);
     assert!(out.stderr.contains(": task 0: Out Of Memory"), "{}", out.stderr);
@@ -144,14 +144,14 @@ fn a_step_out_of_memory_is_not_the_others() {
         "2.1|COMPLETED|0:0|",
     ];
     assert_eq!(states.lines(), wanted);
-    // The job's own limit is the job's affair, also where a step of it ran into it.
+    // If a step reaches the limit of the job, the job is out of memory.
     let job = slotd.script(&["--mem", "64M"], &format!("#!/bin/sh\nsrun sh -c '{HOG}'\nexit 0\n"));
     slotd.wait_state(job, "OUT_OF_MEMORY");
-    nothing_is_left(&base);
+    wait_removed(&base);
 }
 
 #[test]
-fn what_happens_while_the_daemon_is_away_is_true_afterwards() {
+fn events_without_a_daemon_are_recorded_by_the_next_one() {
     let Some((mut slotd, base)) = start("away") else { return };
     let hog = slotd.begun(&["--mem", "64M"], "go", HOG);
     let worker =
@@ -174,25 +174,25 @@ fn what_happens_while_the_daemon_is_away_is_true_afterwards() {
     let bytes: u64 = rss.trim_end_matches('K').parse().expect("a number");
     assert!(bytes > 30_000 && bytes < 10 * 30_000_000, "{rss}");
     assert_ne!(cpu, "00:00:00");
-    nothing_is_left(&base);
+    wait_removed(&base);
 }
 
 #[test]
-fn processes_that_nobody_waits_for_are_accounted() {
+fn processes_that_nobody_waits_for_are_accounted_for() {
     let Some((slotd, base)) = start("unwaited") else { return };
-    // The children of one that ignores SIGCHLD are reaped without a trace in anybody's times.
+    // If a process ignores SIGCHLD, its children are reaped without being added to its times.
     let job = slotd.wrap(&[], "helper unwaited 1");
     slotd.wait_state(job, "COMPLETED");
     let cpu = slotd.sacct(job, "TotalCPU");
     assert!(cpu.as_str() >= "00:01", "{cpu}");
-    nothing_is_left(&base);
+    wait_removed(&base);
 }
 
 #[test]
-fn what_forks_all_the_time_dies_with_its_job_and_so_does_what_lost_its_watcher() {
+fn constantly_forking_processes_and_those_without_a_watcher_are_killed() {
     let Some((slotd, base)) = start("forks") else { return };
-    // Each process makes its successor and goes: whoever looks for it comes late. The table of
-    // processes stays small.
+    // Each process starts its successor and exits, so that any process found in a scan is already
+    // gone. The process table stays small.
     slotd.program("relay", "#!/bin/sh\necho x >began\n./relay &\n");
     let job = slotd.wrap(&[], "for i in 1 2 3 4; do setsid ./relay; done; sleep 1000");
     slotd.wait_text("began", "x\n");
@@ -205,13 +205,13 @@ fn what_forks_all_the_time_dies_with_its_job_and_so_does_what_lost_its_watcher()
     let pids = until(|| fs::read_to_string(&procs).ok().filter(|list| list.lines().count() >= 3));
     let pids = pids.expect("the script's processes");
     let task = pids.lines().next().and_then(|pid| pid.parse().ok()).expect("a number");
-    proc::signal(proc::parent(task).expect("it has a watcher"), proc::KILL);
+    proc::signal(proc::parent(task).expect("a watcher"), proc::KILL);
     assert_eq!(slotd.wait_state(job, "FAILED").reason(), "RunnerLost");
-    nothing_is_left(&base);
+    wait_removed(&base);
 }
 
 #[test]
-fn a_client_that_is_killed_leaves_nothing() {
+fn a_killed_client_leaves_nothing_behind() {
     let Some((slotd, base)) = start("client") else { return };
     let mut srun = slotd.command("srun");
     srun.args(["sh", "-c", "echo began; setsid sleep 1000 & sleep 1000"]);
@@ -221,14 +221,14 @@ fn a_client_that_is_killed_leaves_nothing() {
         .expect("the tasks");
     proc::signal(running.child.id() as i32, proc::KILL);
     slotd.wait_end(1);
-    nothing_is_left(&base);
+    wait_removed(&base);
 }
 
 #[test]
-fn a_base_that_cannot_be_used_is_refused_with_the_reason() {
+fn an_unusable_base_is_reported_with_the_reason() {
     let Some(root) = delegated() else { return };
     let (inside, file) = (root.join("tests"), root.join("cgroup.procs"));
-    for (base, why) in [(inside, "the daemon itself is in it"), (file, "is a file")] {
+    for (base, why) in [(inside, "it contains the daemon itself"), (file, "is a file")] {
         let slotd = Slotd::setup().set("SLOTD_CGROUP_BASE", base.display()).start();
         let text = format!("cgroup {}: {why}", base.display());
         assert!(slotd.log().contains(&text), "{}", slotd.log());
@@ -249,14 +249,14 @@ fn a_base_that_cannot_be_used_is_refused_with_the_reason() {
 }
 
 #[test]
-fn a_mistyped_base_drains_the_node_and_the_queue_waits_for_a_good_one() {
+fn a_mistyped_base_drains_the_node_until_it_is_corrected() {
     let mut slotd = Slotd::start();
     let plain = slotd.path("plain");
     fs::create_dir(&plain).unwrap();
     let running = slotd.begun(&["--exclusive"], "go", "true");
     let waiting = [slotd.wrap(&[], "true"), slotd.wrap(&[], "true")];
     for (base, why) in
-        [(slotd.path("missing"), "could not be looked at"), (plain, "is not a cgroup v2 directory")]
+        [(slotd.path("missing"), "could not be accessed"), (plain, "is not a cgroup v2 directory")]
     {
         slotd.reset_var("SLOTD_CGROUP_BASE", base.display());
         slotd.crash();
@@ -271,7 +271,7 @@ fn a_mistyped_base_drains_the_node_and_the_queue_waits_for_a_good_one() {
         let reasons = slotd.cmd("sinfo", &["-R", "-h", "-o", "%200E"]).ok().stdout;
         assert!(reasons.contains(&text), "{reasons}");
         let findings = slotd.line("slotd doctor").stdout;
-        assert!(findings.contains(&format!("the node takes no jobs: {text}")), "{findings}");
+        assert!(findings.contains(&format!("the node accepts no jobs: {text}")), "{findings}");
         let refused = slotd.cmd("sbatch", &["--wrap", "true"]).fails(1);
         assert!(refused.stderr.contains(&text), "{}", refused.stderr);
     }
@@ -283,7 +283,7 @@ fn a_mistyped_base_drains_the_node_and_the_queue_waits_for_a_good_one() {
 }
 
 #[test]
-fn jobs_start_by_themselves_once_the_base_is_there() {
+fn jobs_start_once_the_base_exists() {
     let Some(root) = delegated() else { return };
     let above = root.join("above");
     let base = above.join("base");
@@ -297,8 +297,8 @@ fn jobs_start_by_themselves_once_the_base_is_there() {
     slotd.wait_reason(waiting, "ReqNodeNotAvail");
     fs::create_dir(&above).unwrap();
     slotd.wait_state(waiting, "COMPLETED");
-    // A job that is launched into a base that has disappeared fails, and those behind it wait.
-    nothing_is_left(&base);
+    // A job fails if the base has disappeared when it is launched, and the jobs behind it wait.
+    wait_removed(&base);
     fs::remove_dir(&above).unwrap();
     let lost = slotd.wrap(&[], "true");
     assert_eq!(slotd.wait_state(lost, "FAILED").reason(), "JobLaunchFailure");
@@ -307,7 +307,7 @@ fn jobs_start_by_themselves_once_the_base_is_there() {
 }
 
 #[test]
-fn what_was_made_below_an_earlier_base_is_cleaned() {
+fn cgroups_below_a_previous_base_are_removed() {
     for other in [Some("later"), None] {
         let Some((mut slotd, base)) = start("earlier") else { return };
         let script = "helper eat 200; echo ate $?; exit 0";
@@ -319,19 +319,19 @@ fn what_was_made_below_an_earlier_base_is_cleaned() {
         );
         slotd.open("go");
         slotd.start_daemon();
-        // Also what an earlier daemon's cgroup told is known.
+        // The daemon also reads the OOM events of a cgroup under the previous base.
         slotd.wait_state(jobs[0], "OUT_OF_MEMORY");
         slotd.cancel(jobs[1]);
         slotd.wait_state(jobs[1], "CANCELLED");
-        nothing_is_left(&base);
+        wait_removed(&base);
         if let Some(name) = other {
-            nothing_is_left(&base.with_file_name(name));
+            wait_removed(&base.with_file_name(name));
         }
     }
 }
 
 #[test]
-fn a_fork_bomb_has_its_end_in_its_job() {
+fn a_fork_bomb_is_contained_in_its_job() {
     let Some(root) = delegated() else { return };
     let base = root.join("bomb");
     let slotd = Slotd::setup()
@@ -355,7 +355,7 @@ fn a_fork_bomb_has_its_end_in_its_job() {
     slotd.wait_state(neighbour, "COMPLETED");
     slotd.cancel(bomb);
     slotd.wait_state(bomb, "CANCELLED");
-    nothing_is_left(&base);
+    wait_removed(&base);
 }
 
 fn read_if(path: impl AsRef<Path>) -> Option<String> {
@@ -363,14 +363,16 @@ fn read_if(path: impl AsRef<Path>) -> Option<String> {
 }
 
 #[test]
-fn a_suspended_job_is_frozen_and_may_be_killed() {
+fn a_suspended_job_is_frozen_and_can_be_killed() {
     let Some(root) = delegated() else { return };
     let base = root.join("frozen");
-    // Time for the last words on a busy machine.
+    // Time for the handler of SIGTERM on a busy machine.
     let slotd =
         Slotd::setup().set("SLOTD_CGROUP_BASE", base.display()).set("SLOTD_KILL_WAIT", 600).start();
-    let job = slotd
-        .wrap(&[], "trap 'echo told; exit' TERM; echo begun >began; while :; do sleep 0.1; done");
+    let job = slotd.wrap(
+        &[],
+        "trap 'echo terminated; exit' TERM; echo begun >began; while :; do sleep 0.1; done",
+    );
     slotd.wait_text("began", "begun\n");
     let step = base.join(format!("job_{job}/step_batch"));
     let frozen = |wanted: &str| {
@@ -378,26 +380,30 @@ fn a_suspended_job_is_frozen_and_may_be_killed() {
         until(|| read_if(step.join("cgroup.events"))?.lines().any(|l| l == line).then_some(()))
     };
     slotd.cmd("scontrol", &["suspend", &job.to_string()]).ok();
-    frozen("1").expect("it should stand still");
+    frozen("1").expect("the job should be frozen");
     let pid: i32 = read(step.join("cgroup.procs"))
         .lines()
         .next()
         .and_then(|pid| pid.parse().ok())
         .expect("a process");
-    // SIGSTOP would be told to its parent, and SIGCONT to its handlers.
+    // The freezer is used, because a parent sees SIGSTOP and handlers see SIGCONT.
     assert!(!read(format!("/proc/{pid}/stat")).contains(") T "));
     slotd.cmd("scontrol", &["resume", &job.to_string()]).ok();
-    frozen("0").expect("it should go on");
+    frozen("0").expect("the job should be thawed");
     slotd.cmd("scontrol", &["suspend", &job.to_string()]).ok();
-    frozen("1").expect("it should stand still again");
+    frozen("1").expect("the job should be frozen again");
     slotd.cancel(job);
     slotd.wait_state(job, "CANCELLED");
-    assert!(slotd.output(job).contains("told\n"), "it hears SIGTERM: {}", slotd.output(job));
-    nothing_is_left(&base);
+    assert!(
+        slotd.output(job).contains("terminated\n"),
+        "SIGTERM did not arrive: {}",
+        slotd.output(job)
+    );
+    wait_removed(&base);
 }
 
 #[test]
-fn a_step_dies_as_a_whole_where_that_is_set() {
+fn oom_kill_step_kills_the_whole_step() {
     let Some(root) = delegated() else { return };
     let base = root.join("whole");
     let slotd = Slotd::setup()
@@ -407,12 +413,12 @@ fn a_step_dies_as_a_whole_where_that_is_set() {
     let job = slotd.wrap(&["--mem", "64M"], &format!("{HOG}; echo after"));
     slotd.wait_state(job, "OUT_OF_MEMORY");
     assert!(!slotd.output(job).contains("after"), "{}", slotd.output(job));
-    nothing_is_left(&base);
+    wait_removed(&base);
 }
 
-/// One job after the other. What a program needs itself comes on top of the truth.
+/// Runs one job at a time. The upper bound allows for the memory of the program itself.
 #[test]
-fn what_a_job_uses_is_told_within_five_percent() {
+fn reported_use_is_accurate_to_five_percent() {
     let Some((slotd, base)) = start("usage") else { return };
     println!("{}", heads("with a cgroup"));
     let mut wrong = Vec::new();
@@ -426,5 +432,5 @@ fn what_a_job_uses_is_told_within_five_percent() {
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
-    nothing_is_left(&base);
+    wait_removed(&base);
 }

@@ -1,11 +1,17 @@
-//! What the commands cost that people and tools call all day, counted and not timed. Page faults
-//! are those of a debug build: they grow a little with all that is linked.
+//! The cost of the most frequent commands, in system calls and page faults instead of time. The
+//! page faults are those of a debug build. The same program takes 470 to 730 on different hosts,
+//! because the kernel maps as many pages at a time as its page cache holds in one piece. Their
+//! limit is therefore wide: it is there to notice a large stack frame or a large file that is
+//! read. The benchmarks compare the rest.
 
 use slotd_kit::{Slotd, trace};
 use std::fs;
 
-/// Whether the program was linked statically, as it is where there is a `libc.a`: it names no
-/// interpreter.
+/// Page faults that no simple command needs on any host.
+const MAX_FAULTS: usize = 1000;
+
+/// Returns whether the program is linked statically, as it is if there is a `libc.a`. A static
+/// program names no interpreter.
 fn is_static() -> bool {
     let program = fs::read(slotd_kit::program()).unwrap();
     let has = |text: &[u8]| program[..4096].windows(text.len()).any(|bytes| bytes == text);
@@ -13,31 +19,30 @@ fn is_static() -> bool {
 }
 
 #[test]
-fn a_command_that_asks_one_thing_costs_little() {
+fn simple_commands_are_cheap() {
     if !is_static() {
         return;
     }
     let slotd = Slotd::start();
     let job = || slotd.submit(&["-H", "--wrap", "true"]).to_string();
     let (shown, cancelled) = (job(), [job(), job(), job(), job()]);
-    for (line, calls, faults) in [
-        (&["sinfo"][..], 36, 600),
-        (&["squeue", "-j", &shown], 36, 600),
-        (&["scontrol", "show", "job", &shown], 36, 600),
-        (&["scancel"], 36, 600),
-        // Two for each directory above the working directory: it may lie in a git work tree.
-        (&["sbatch", "-H", "--wrap", "true"], 82, 720),
+    for (line, calls) in [
+        (&["sinfo"][..], 36),
+        (&["squeue", "-j", &shown], 36),
+        (&["scontrol", "show", "job", &shown], 36),
+        (&["scancel"], 36),
+        // Two calls for each parent of the working directory, to find a git work tree.
+        (&["sbatch", "-H", "--wrap", "true"], 82),
     ] {
-        // What is not in the page cache is mapped in smaller pieces, which the next run finds
-        // there.
+        // The first run can find pages outside of the page cache.
         let mut costs = Vec::new();
         let is_little = cancelled.iter().any(|job| {
             let own = if line == ["scancel"] { Some(job) } else { None };
             let mut command = slotd.command(line[0]);
-            // The zone is read from the host's file, as it is for most people.
+            // The time zone is read from the host's file, as for most users.
             command.env_remove("TZ").args(&line[1..]).args(own);
             let cost = trace::cost(&mut command);
-            let is_little = cost.calls <= calls && cost.faults <= faults;
+            let is_little = cost.calls <= calls && cost.faults <= MAX_FAULTS;
             costs.push(cost);
             is_little
         });

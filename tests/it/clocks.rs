@@ -1,13 +1,14 @@
-//! The wall clock is for showing: setting it changes no limit, whether a daemon sees it or not.
+//! Setting the wall clock changes no time limit, whether a daemon runs at that time or not. The
+//! wall clock is only for display.
 
 use slotd_kit::Slotd;
 
 const HOUR: i64 = 3600;
 
-/// Seconds that no test takes, and far from an hour.
+/// Longer than any test takes, in seconds, and much less than an hour.
 const BUSY: i64 = 600;
 
-/// Elapsed and what is left of the limit, seconds.
+/// Returns the elapsed and the remaining time of a job in seconds.
 fn times(slotd: &Slotd, job: u32) -> (i64, i64) {
     let shown = slotd
         .line(&format!("squeue -h -j {job} -O TimeUsed,TimeLeft,StartTime,EndTime"))
@@ -21,14 +22,14 @@ fn times(slotd: &Slotd, job: u32) -> (i64, i64) {
 }
 
 #[test]
-fn a_wall_clock_that_is_set_forward_ends_no_job_early() {
+fn setting_the_clock_forward_ends_no_job_early() {
     let mut slotd = Slotd::start();
     let job = slotd.endless(&["-t", "30"]);
     for ahead in [HOUR, 24 * HOUR] {
         slotd.set_clock(ahead);
         let seen = times(&slotd, job);
         assert!(seen.0 < BUSY && seen.1 > 30 * 60 - BUSY && seen.0 + seen.1 == 30 * 60, "{seen:?}");
-        // A daemon that was not there when the clock was set knows it from the record alone.
+        // A daemon that starts after the clock was set has only the record to go by.
         slotd.crash();
         let seen = times(&slotd, job);
         assert!(seen.0 < BUSY && seen.1 > 30 * 60 - BUSY, "{seen:?}");
@@ -41,7 +42,7 @@ fn a_wall_clock_that_is_set_forward_ends_no_job_early() {
 }
 
 #[test]
-fn a_wall_clock_that_is_set_back_gives_no_job_more_time() {
+fn setting_the_clock_back_gives_no_job_more_time() {
     let mut slotd = Slotd::start();
     let [seen, unseen] = [(); 2].map(|()| slotd.begun(&[], "never", "true"));
     slotd.limit(seen, 1);
@@ -50,7 +51,7 @@ fn a_wall_clock_that_is_set_back_gives_no_job_more_time() {
     slotd.kill9();
     slotd.set_clock(-2 * HOUR);
     slotd.start_daemon();
-    // Its second has passed long ago.
+    // It has been running for more than a second.
     slotd.limit(unseen, 1);
     slotd.wait_state(unseen, "TIMEOUT");
     for job in [seen, unseen] {
@@ -62,7 +63,7 @@ fn a_wall_clock_that_is_set_back_gives_no_job_more_time() {
 }
 
 #[test]
-fn time_in_suspension_does_not_count_through_a_clock_that_is_set_and_another_daemon() {
+fn suspended_time_does_not_count_after_a_clock_change_and_a_restart() {
     let mut slotd = Slotd::start();
     let job = slotd.endless(&["-t", "30"]);
     slotd.line(&format!("scontrol suspend {job}")).ok();

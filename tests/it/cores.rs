@@ -1,10 +1,11 @@
-//! Which CPUs jobs and steps get: on pretended hosts, whose CPUs are in a directory in the shape of
-//! sysfs, and on this one.
+//! The CPU placement of jobs and steps, on simulated hosts with a directory in the layout of sysfs,
+//! and on this host.
 
 use slotd_kit::{Setup, Slotd};
 
-/// A daemon on a host with so many sockets, cores in each and threads in each, numbered as most
-/// machines do it: first the first threads of all cores. A socket is a NUMA node.
+/// Starts a daemon on a simulated host with this many sockets, cores per socket and threads per
+/// core, numbered as on most machines: the first threads of all cores come first. Each socket is a
+/// NUMA node.
 fn on_host(sockets: u32, cores: u32, threads: u32) -> Slotd {
     let mut slotd = Setup::default().unset("SLOTD_CPUS").prepare();
     let all = sockets * cores;
@@ -34,7 +35,7 @@ fn on_host(sockets: u32, cores: u32, threads: u32) -> Slotd {
     slotd
 }
 
-/// The CPUs of a running job, as `scontrol -d show job` tells them.
+/// Returns the CPUs of a running job from `scontrol -d show job`.
 fn cpus(slotd: &Slotd, id: u32) -> String {
     slotd.wait_state(id, "RUNNING");
     let shown = slotd.cmd("scontrol", &["-d", "show", "job", &id.to_string()]).ok().stdout;
@@ -43,27 +44,27 @@ fn cpus(slotd: &Slotd, id: u32) -> String {
 }
 
 #[test]
-fn jobs_share_no_core_while_one_is_free_and_stay_in_one_socket() {
+fn jobs_do_not_share_cores_and_stay_in_one_socket_if_possible() {
     let slotd = on_host(2, 4, 2);
     let node = slotd.cmd("scontrol", &["show", "node"]).ok().stdout;
-    for told in ["CPUTot=16", "Sockets=2", "CoresPerSocket=4", "ThreadsPerCore=2"] {
-        assert!(node.split_whitespace().any(|word| word == told), "{told} in {node}");
+    for field in ["CPUTot=16", "Sockets=2", "CoresPerSocket=4", "ThreadsPerCore=2"] {
+        assert!(node.split_whitespace().any(|word| word == field), "{field} in {node}");
     }
     let one = |n: &str| slotd.endless(&["-c", n, "--mem=1"]);
     let first = one("1");
     assert_eq!(cpus(&slotd, first), "0");
-    assert_eq!(cpus(&slotd, one("1")), "1", "a core of its own, beside the first job");
-    assert_eq!(cpus(&slotd, one("6")), "4-6,12-14", "one socket has room for all of it");
+    assert_eq!(cpus(&slotd, one("1")), "1", "a separate core next to the first job's");
+    assert_eq!(cpus(&slotd, one("6")), "4-6,12-14", "all in one socket");
     assert_eq!(cpus(&slotd, one("4")), "2-3,10-11");
     assert_eq!(cpus(&slotd, one("2")), "7,15");
-    assert_eq!(cpus(&slotd, one("1")), "8", "no core is free any more");
+    assert_eq!(cpus(&slotd, one("1")), "8", "no core is free");
     slotd.cancel(first);
     slotd.wait_end(first);
     assert_eq!(cpus(&slotd, one("1")), "0");
 }
 
 #[test]
-fn a_job_that_uses_one_thread_of_each_core_has_the_cores_to_itself() {
+fn a_job_with_one_thread_per_core_gets_whole_cores() {
     let slotd = on_host(1, 4, 2);
     for args in [
         &["--hint=nomultithread"][..],
@@ -77,9 +78,9 @@ fn a_job_that_uses_one_thread_of_each_core_has_the_cores_to_itself() {
         slotd.wait_end(job);
     }
     for (args, what) in [
-        ("--threads-per-core=3", "3 threads a core requested, 2 there"),
+        ("--threads-per-core=3", "3 threads per core requested, 2 there"),
         ("--sockets-per-node=2", "2 sockets requested, 1 there"),
-        ("--cores-per-socket=5", "5 cores a socket requested, 4 there"),
+        ("--cores-per-socket=5", "5 cores per socket requested, 4 there"),
         ("-B2", "2 sockets requested, 1 there"),
     ] {
         let out = slotd.cmd("sbatch", &[args, "--wrap", "true"]).fails(1);
@@ -94,43 +95,46 @@ fn a_job_that_uses_one_thread_of_each_core_has_the_cores_to_itself() {
 }
 
 #[test]
-fn what_is_said_of_the_layout_is_told_to_the_job_and_its_steps() {
+fn layout_options_are_in_the_environment_of_jobs_and_steps() {
     let slotd = Slotd::start();
-    let told = "env | grep -E 'SLURM_(DIST|HINT|MEM_BIND|THREADS_PER|NTASKS_PER)' | sort";
-    let told_of = |args: &[&str]| {
-        slotd.ran(&[args, &["-n2"]].concat(), &format!("{told}; srun -n1 sh -c \"{told}\""))
+    let print = "env | grep -E 'SLURM_(DIST|HINT|MEM_BIND|THREADS_PER|NTASKS_PER)' | sort";
+    let printed = |args: &[&str]| {
+        slotd.ran(&[args, &["-n2"]].concat(), &format!("{print}; srun -n1 sh -c \"{print}\""))
     };
-    // srun says of each step how its tasks are laid out.
+    // srun sets SLURM_DISTRIBUTION for each step.
     let both = |job: &[&str], step: &[&str]| {
         job.iter().chain(step).map(|line| format!("{line}\n")).collect::<String>()
     };
     let twice = |lines: &[&str]| both(lines, lines);
-    let and_laid_out =
+    let with_distribution =
         |lines: &[&str]| both(lines, &[&["SLURM_DISTRIBUTION=cyclic"], lines].concat());
-    assert_eq!(told_of(&["-m", "cyclic:block"]), twice(&["SLURM_DISTRIBUTION=cyclic:block"]));
+    assert_eq!(printed(&["-m", "cyclic:block"]), twice(&["SLURM_DISTRIBUTION=cyclic:block"]));
     assert_eq!(
-        told_of(&["-m", "plane=2"]),
+        printed(&["-m", "plane=2"]),
         twice(&["SLURM_DISTRIBUTION=plane", "SLURM_DIST_PLANESIZE=2"])
     );
     let hint = ["SLURM_HINT=nomultithread", "SLURM_THREADS_PER_CORE=1"];
-    assert_eq!(told_of(&["--hint=nomultithread"]), and_laid_out(&hint));
-    assert_eq!(told_of(&["--ntasks-per-socket=2"]), and_laid_out(&["SLURM_NTASKS_PER_SOCKET=2"]));
+    assert_eq!(printed(&["--hint=nomultithread"]), with_distribution(&hint));
+    assert_eq!(
+        printed(&["--ntasks-per-socket=2"]),
+        with_distribution(&["SLURM_NTASKS_PER_SOCKET=2"])
+    );
     let none = [
         "SLURM_MEM_BIND=quiet,none",
         "SLURM_MEM_BIND_LIST=",
         "SLURM_MEM_BIND_TYPE=none",
         "SLURM_MEM_BIND_VERBOSE=quiet",
     ];
-    assert_eq!(told_of(&["--mem-bind=none"]), and_laid_out(&none));
+    assert_eq!(printed(&["--mem-bind=none"]), with_distribution(&none));
 }
 
 #[test]
-fn memory_is_bound_to_numa_nodes_or_the_step_is_refused() {
+fn memory_is_bound_to_numa_nodes_or_the_step_fails() {
     let slotd = Slotd::start();
     let nodes = "grep -E '^[0-9a-f]+ (bind|prefer)' /proc/self/numa_maps | head -1 | cut -d' ' -f2";
     let bound = |mode: &str| slotd.cmd("srun", &["--mem-bind", mode, "sh", "-c", nodes]);
     let out = bound("map_mem:0");
-    // A container may be kept from choosing its memory, and a kernel be built without NUMA.
+    // Containers may forbid memory policies, and a kernel may be built without NUMA.
     let refused = ["Operation not permitted", "Function not implemented"];
     if refused.iter().any(|why| out.stderr.contains(why)) {
         eprintln!("not tested: {}", out.stderr);

@@ -1,5 +1,4 @@
-//! The examples do what they say, each with a daemon of its own; the pipeline also where that
-//! daemon is killed in its middle.
+//! Runs each example with its own daemon, and the pipeline also while that daemon is killed.
 
 mod guide;
 
@@ -14,7 +13,7 @@ fn examples() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("examples")
 }
 
-/// Two CPUs are enough for each example; two GPUs stand for real ones, which nothing touches.
+/// Two CPUs are enough for each example. The two GPUs are simulated; no example accesses them.
 const MACHINE: [(&str, &str); 5] = [
     ("SLOTD_CPUS", "2"),
     ("SLOTD_MEMORY_MB", "4096"),
@@ -25,14 +24,14 @@ const MACHINE: [(&str, &str); 5] = [
 
 fn runs(name: &str) {
     let place = Place::new(&MACHINE);
-    let said = must(&mut place.command(examples().join(format!("{name}.sh"))), || place.log());
-    assert!(said.lines().any(|line| line.starts_with("ok: ")), "nothing was compared:\n{said}");
-    assert!(!said.contains("FAILED:"), "{said}");
+    let out = must(&mut place.command(examples().join(format!("{name}.sh"))), || place.log());
+    assert!(out.lines().any(|line| line.starts_with("ok: ")), "nothing was compared:\n{out}");
+    assert!(!out.contains("FAILED:"), "{out}");
     let left = fs::read_dir(place.path("tmp")).expect("the directory is there").count();
-    assert_eq!(left, 0, "the example left something in TMPDIR");
+    assert_eq!(left, 0, "the example left files in TMPDIR");
 }
 
-macro_rules! each_runs_as_it_says {
+macro_rules! example_tests {
     ($($test:ident: $name:literal,)+) => {
         const NAMES: &[&str] = &[$($name),+];
         $(#[test]
@@ -42,7 +41,7 @@ macro_rules! each_runs_as_it_says {
     };
 }
 
-each_runs_as_it_says! {
+example_tests! {
     array: "array",
     begin: "begin",
     cancel: "cancel",
@@ -101,17 +100,17 @@ fn every_example_has_a_test_and_a_line_in_the_readme() {
 }
 
 #[test]
-fn the_pipeline_gives_what_the_reference_gives() {
+fn the_pipeline_computes_the_reference_result() {
     let place = Place::new(&MACHINE);
-    let said = must(place.command(examples().join("pipeline/run.sh")).arg("out"), || place.log());
-    assert_eq!(said.lines().filter(|line| line.starts_with("ok: ")).count(), 3, "{said}");
+    let out = must(place.command(examples().join("pipeline/run.sh")).arg("out"), || place.log());
+    assert_eq!(out.lines().filter(|line| line.starts_with("ok: ")).count(), 3, "{out}");
 }
 
 #[test]
-fn the_pipeline_gives_the_same_where_the_daemon_is_killed_in_its_middle() {
+fn the_pipeline_computes_the_same_if_the_daemon_is_killed() {
     let mut place = Place::new(&MACHINE);
-    // Long enough for the daemon to die while tasks run. One of them waits until that has happened
-    // for the last time, so that what comes after the array has not begun.
+    // Long enough for the daemon to die while tasks run. One task waits for the last of these
+    // deaths, so that the jobs after the array cannot begin earlier.
     let go = place.path("go");
     let sleep = format!(
         "#!/bin/sh\n[ \"$SLURM_ARRAY_TASK_ID\" != 5 ] || \
@@ -123,15 +122,15 @@ fn the_pipeline_gives_the_same_where_the_daemon_is_killed_in_its_middle() {
     must(run.args(["--submit-only", "out"]).env("PAUSE", "0.5"), || place.log());
     let out = place.path("work/out");
     let lines = || fs::read_to_string(out.join("runs")).unwrap_or_default().lines().count();
-    // While the first counts run, with others still waiting, and once more towards the end of the
+    // Kill the daemon while the first tasks run and others wait, and again towards the end of the
     // array.
     for begun in [2, 7] {
-        wait_for("the jobs go on", || place.log(), || (lines() >= begun).then_some(()));
+        wait_for("the jobs continue", || place.log(), || (lines() >= begun).then_some(()));
         place.kill_daemon();
-        assert!(lines() < 10, "everything had begun before the daemon was killed");
+        assert!(lines() < 10, "all tasks began before the daemon was killed");
         place.start();
     }
-    fs::write(&go, "").expect("ours");
+    fs::write(&go, "").expect("a writable directory");
     let reduce = fs::read_to_string(out.join("job-ids")).expect("written by run.sh");
     let reduce = reduce.lines().last().expect("three ids").to_owned();
     let state = || {
@@ -144,6 +143,6 @@ fn the_pipeline_gives_the_same_where_the_daemon_is_killed_in_its_middle() {
         || format!("{}\n{}", state(), place.log()),
         || (!["PENDING", "RUNNING", "COMPLETING"].contains(&state().trim())).then_some(()),
     );
-    let said = must(place.command(examples().join("pipeline/check.sh")).arg("out"), || place.log());
-    assert_eq!(said.lines().filter(|line| line.starts_with("ok: ")).count(), 3, "{said}");
+    let out = must(place.command(examples().join("pipeline/check.sh")).arg("out"), || place.log());
+    assert_eq!(out.lines().filter(|line| line.starts_with("ok: ")).count(), 3, "{out}");
 }

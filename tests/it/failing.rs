@@ -1,5 +1,5 @@
-//! What becomes of jobs on parts of the host that go out of use: the manager of a job's steps moves
-//! them, and a job without one gets the signal that it asked for.
+//! Jobs on CPUs and GPUs that are taken out of use: the step manager moves its steps, and a job
+//! without a manager gets the signal that it requested.
 
 use slotd_kit::{Setup, Slotd, proc};
 use std::fs;
@@ -11,19 +11,19 @@ fn update(slotd: &Slotd, words: &[&str]) {
     slotd.cmd("scontrol", &[&["update", "NodeName=localhost"], words].concat()).ok();
 }
 
-/// The events of a manager from now on.
+/// Returns the events of a step manager from now on.
 fn watch(slotd: &Slotd, job: u32) -> impl Iterator<Item = String> + use<> {
     let path = slotd.job_dir(job).join("sjobmgr.sock");
     let mut socket = slotd.wait("a manager", || UnixStream::connect(&path).ok());
     socket.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
     socket.write_all(b"{\"request\":\"watch\"}\n{\"request\":\"status\"}\n").unwrap();
     let mut lines = BufReader::new(socket).lines().map_while(Result::ok);
-    // It is watched when the second request is answered.
+    // The subscription is active once the second request has been answered.
     assert!(lines.any(|line| line.contains("\"event\":\"status\"")));
     lines
 }
 
-/// Lines `JobName|State` of the numbered steps of a job.
+/// Returns a line `JobName|State` for each numbered step of a job.
 fn steps(slotd: &Slotd, job: u32) -> Vec<String> {
     let out =
         slotd.cmd("sacct", &["-nP", "-j", &job.to_string(), "-o", "JobID,JobName,State"]).ok();
@@ -37,7 +37,7 @@ fn steps(slotd: &Slotd, job: u32) -> Vec<String> {
 }
 
 #[test]
-fn a_gpu_out_of_use_is_replaced_by_another_as_soon_as_there_is_one() {
+fn a_gpu_out_of_use_is_replaced_as_soon_as_another_is_free() {
     let slotd = Setup::default().set("SLOTD_GPU_COUNT", 2).start();
     let gate = slotd.gate("go");
     slotd.write(
@@ -50,17 +50,18 @@ fn a_gpu_out_of_use_is_replaced_by_another_as_soon_as_there_is_one() {
     slotd.wait_state(other, "RUNNING");
     let mut events = watch(&slotd, job);
     update(&slotd, &["State=DRAIN", "Reason=dust", "Gres=gpu:0"]);
-    // The step is ended, and there is no other GPU for it yet.
+    // The step is ended and waits, because no other GPU is free.
     assert!(events.any(|line| line.contains("\"event\":\"ended\"")));
     assert_eq!(slotd.read("ran"), "on 0\n");
     let status = slotd.cmd("sjobmgr", &["status", "--jobid", &job.to_string()]).ok().stdout;
     assert!(status.contains(" GPUs=0 "), "{status}");
     slotd.open("leave");
     slotd.wait_text("ran", "on 1");
-    let news = events.find(|line| line.contains("\"event\":\"resources\"")).unwrap();
+    let resources = events.find(|line| line.contains("\"event\":\"resources\"")).unwrap();
     assert!(
-        news.contains("\"gpus\":1") && news.contains("what is out of use was replaced"),
-        "{news}"
+        resources.contains("\"gpus\":1")
+            && resources.contains("resources that are out of use were replaced"),
+        "{resources}"
     );
     assert!(
         slotd
@@ -75,8 +76,7 @@ fn a_gpu_out_of_use_is_replaced_by_another_as_soon_as_there_is_one() {
 }
 
 #[test]
-fn a_step_on_a_drained_gpu_saves_its_state_and_goes_on_with_another_also_over_a_kill_of_the_daemon()
-{
+fn a_step_on_a_drained_gpu_moves_even_if_the_daemon_is_killed() {
     let mut slotd = Setup::default().set("SLOTD_GPU_COUNT", 2).start();
     let saves = "trap 'echo saved $CUDA_VISIBLE_DEVICES >> ran; exit 3' USR1; echo on $CUDA_VISIBLE_DEVICES >> ran";
     let gate = slotd.gate("go");
@@ -113,7 +113,7 @@ fn a_step_on_a_drained_gpu_saves_its_state_and_goes_on_with_another_also_over_a_
 }
 
 #[test]
-fn steps_that_have_nowhere_to_go_wait_until_their_cpu_is_resumed() {
+fn steps_on_a_drained_cpu_wait_until_it_is_resumed() {
     let slotd = Setup::default().set("SLOTD_CPUS", 2).start();
     slotd.write(
         "steps.toml",
@@ -137,10 +137,13 @@ fn steps_that_have_nowhere_to_go_wait_until_their_cpu_is_resumed() {
 }
 
 #[test]
-fn a_job_without_a_manager_on_a_drained_gpu_gets_the_signal_that_it_asked_for_and_another_none() {
+fn a_job_on_a_drained_gpu_gets_only_the_signal_that_it_requested() {
     let slotd = Setup::default().set("SLOTD_GPU_COUNT", 3).start();
     let script = |name: &str| {
-        format!("trap 'echo told >> {name}.told' USR1; touch {name}.ready; {}", slotd.gate("go"))
+        format!(
+            "trap 'echo signalled >> {name}.signalled' USR1; touch {name}.ready; {}",
+            slotd.gate("go")
+        )
     };
     let asks = slotd.wrap(&["-G1", "--signal=USR1@10", "-t60"], &script("asks"));
     slotd.wait_text("asks.ready", "");
@@ -149,28 +152,27 @@ fn a_job_without_a_manager_on_a_drained_gpu_gets_the_signal_that_it_asked_for_an
     let healthy = slotd.wrap(&["-G1", "--signal=USR1@10", "-t60"], &script("healthy"));
     slotd.wait_text("healthy.ready", "");
     update(&slotd, &["State=DRAIN", "Reason=dust", "Gres=gpu:0-1"]);
-    slotd.wait_text("asks.told", "told\n");
-    // What has been told once is not told again, and whoever gets the GPU later has nothing to do
-    // with it.
+    slotd.wait_text("asks.signalled", "signalled\n");
+    // Draining the same GPU again sends no second signal, and later jobs on it get none.
     update(&slotd, &["State=DRAIN", "Reason=dirt", "Gres=gpu:0-1"]);
     slotd.open("go");
     for job in [asks, not, healthy] {
         slotd.wait_state(job, "COMPLETED");
     }
-    assert_eq!(slotd.read("asks.told"), "told\n");
-    assert!(!slotd.exists("not.told") && !slotd.exists("healthy.told"));
+    assert_eq!(slotd.read("asks.signalled"), "signalled\n");
+    assert!(!slotd.exists("not.signalled") && !slotd.exists("healthy.signalled"));
 }
 
 #[test]
-fn a_step_on_a_gpu_that_vanishes_goes_on_with_another() {
+fn a_step_on_a_lost_gpu_continues_on_another() {
     let mut slotd = Setup::default().unset("SLOTD_GPU_COUNT").prepare();
     slotd.program(
         "../bin/nvidia-smi",
         "#!/bin/sh\ncase \"$*\" in *query-gpu*) cat \"$0.gpus\";; esac\n",
     );
-    let told = slotd.base.join("bin/nvidia-smi.gpus");
+    let gpus_file = slotd.base.join("bin/nvidia-smi.gpus");
     let gpus = ["0, T4, GPU-a, 1, 1, 0, Disabled\n", "1, T4, GPU-b, 1, 1, 0, Disabled\n"];
-    fs::write(&told, gpus.concat()).unwrap();
+    fs::write(&gpus_file, gpus.concat()).unwrap();
     slotd.start_daemon();
     let fit = format!("echo on $CUDA_VISIBLE_DEVICES >> ran; {}", slotd.gate("go"));
     slotd.write(
@@ -181,11 +183,11 @@ fn a_step_on_a_gpu_that_vanishes_goes_on_with_another() {
     );
     let job = slotd.wrap(&["-c2", "-G2"], "sjobmgr run steps.toml; echo code $?");
     slotd.wait_text("ran", "on 0");
-    fs::write(told.with_extension("new"), gpus[1]).unwrap();
-    fs::rename(told.with_extension("new"), &told).unwrap();
+    fs::write(gpus_file.with_extension("new"), gpus[1]).unwrap();
+    fs::rename(gpus_file.with_extension("new"), &gpus_file).unwrap();
     proc::signal(slotd.daemon_pid(), proc::HUP);
     slotd.wait_text("ran", "on 1");
-    assert_eq!(reasons(&slotd), ["GPU 0 (GPU-a): not f"]);
+    assert_eq!(reasons(&slotd), ["GPU 0 (GPU-a): no lo"]);
     slotd.open("go");
     slotd.wait_state(job, "COMPLETED");
     assert_eq!(slotd.output(job).lines().last(), Some("code 0"), "{}", slotd.output(job));
@@ -194,16 +196,16 @@ fn a_step_on_a_gpu_that_vanishes_goes_on_with_another() {
     assert_eq!(
         slotd.read("fit.out"),
         "0\n1\n",
-        "it does not overwrite what it wrote before it was moved"
+        "the second run appends to the output of the first"
     );
 }
 
-/// The machine has these CPUs and so much memory from now on.
+/// Sets the CPUs and the memory of the simulated machine.
 fn machine_has(slotd: &Slotd, cpus: &str, mem_mb: u64) {
     let put = |name: &str, text: String| {
         let path = slotd.base.join("sysfs").join(name);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
-        // It may be read at any moment.
+        // Replace the file atomically, because the daemon may read it at any moment.
         fs::write(path.with_extension("new"), text).unwrap();
         fs::rename(path.with_extension("new"), path).unwrap();
     };
@@ -211,14 +213,14 @@ fn machine_has(slotd: &Slotd, cpus: &str, mem_mb: u64) {
     put("meminfo", format!("MemTotal: {} kB\n", mem_mb * 1024));
 }
 
-/// What `sinfo -R` tells, in 20 columns.
+/// Returns the reasons of `sinfo -R`, which have 20 columns.
 fn reasons(slotd: &Slotd) -> Vec<String> {
     let rows = slotd.cmd("sinfo", &["-hR"]).ok();
     rows.lines().into_iter().map(|row| row[..20].trim_end().to_owned()).collect()
 }
 
 #[test]
-fn a_cpu_and_memory_that_are_gone_are_given_to_nobody_until_they_are_back() {
+fn lost_cpus_and_memory_are_not_allocated_until_they_return() {
     let mut slotd = Setup::default().unset("SLOTD_CPUS").unset("SLOTD_MEMORY_MB").prepare();
     let file = slotd.base.join("slotd.toml");
     fs::write(
@@ -230,22 +232,23 @@ fn a_cpu_and_memory_that_are_gone_are_given_to_nobody_until_they_are_back() {
     machine_has(&slotd, "0-3", 4000);
     slotd.reset_var("SLOTD_TEST_SYSFS", slotd.base.join("sysfs").display());
     slotd.start_daemon();
-    let script = format!("trap 'echo told >> told' USR1; touch ready; {}", slotd.gate("go"));
-    let goes_on = slotd.wrap(&["-plast", "--mem=100", "--signal=USR1@10", "-t60"], &script);
+    let script =
+        format!("trap 'echo signalled >> signalled' USR1; touch ready; {}", slotd.gate("go"));
+    let continues = slotd.wrap(&["-plast", "--mem=100", "--signal=USR1@10", "-t60"], &script);
     slotd.wait_text("ready", "");
     machine_has(&slotd, "0-2", 3000);
     slotd.cmd("scontrol", &["reconfigure"]).ok();
-    assert_eq!(reasons(&slotd), ["CPU 3: offline", "1000 MB of memory: g"]);
-    slotd.wait_text("told", "told\n");
+    assert_eq!(reasons(&slotd), ["CPU 3: offline", "1000 MB of memory: m"]);
+    slotd.wait_text("signalled", "signalled\n");
     let node = slotd.cmd("scontrol", &["show", "node"]).ok().stdout;
     assert!(node.contains("CPUTot=3 ") && node.contains("RealMemory=3000 "), "{node}");
     slotd.cmd("sbatch", &["-pall", "-c4", "--wrap", "true"]).fails(1);
     slotd.cmd("sbatch", &["-pall", "--mem=3500", "--wrap", "true"]).fails(1);
-    assert_eq!(slotd.state(goes_on), "RUNNING");
+    assert_eq!(slotd.state(continues), "RUNNING");
     machine_has(&slotd, "0-3", 4000);
     proc::signal(slotd.daemon_pid(), proc::HUP);
     slotd.wait("all of the host", || reasons(&slotd).is_empty().then_some(()));
     slotd.open("go");
-    slotd.wait_state(goes_on, "COMPLETED");
+    slotd.wait_state(continues, "COMPLETED");
     slotd.ran(&["-pall", "-c4", "--mem=3500"], "true");
 }

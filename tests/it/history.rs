@@ -1,4 +1,4 @@
-//! The end of history: what goes by itself, and what `slotd clean` removes.
+//! The deletion of old jobs: automatically, and with `slotd clean`.
 
 use serde_json::json;
 use slotd_kit::tmux::Tmux;
@@ -8,7 +8,7 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Jobs that have ended, each after the one before, and are in memory no more.
+/// Runs this many jobs one after the other, and returns their IDs.
 fn ended(slotd: &Slotd, count: usize) -> Vec<u32> {
     let one = |_| {
         let id = slotd.wrap(&["-o", "/dev/null"], "true");
@@ -26,21 +26,22 @@ fn forgetful() -> Setup {
     Setup::default().set("SLOTD_MIN_JOB_AGE", 0)
 }
 
-/// What `slotd clean` would tell, as soon as it begins like this: an end is shown a moment before
-/// the database has it.
+/// Waits until `slotd clean` would remove this many jobs, and returns its output, which must end
+/// with `end`. It waits because an end is visible slightly before the database has it.
 fn would_clean(slotd: &Slotd, jobs: usize, end: &str) -> String {
     slotd.wait(&format!("{jobs} jobs that would be removed"), || {
-        let told = slotd.line("slotd clean --older-than 0s --dry-run").ok().stdout;
-        (told.starts_with(&format!("{jobs} jobs ")) && told.ends_with(end)).then_some(told)
+        let printed = slotd.line("slotd clean --older-than 0s --dry-run").ok().stdout;
+        let jobs = if jobs == 1 { "1 job".to_owned() } else { format!("{jobs} jobs") };
+        (printed.starts_with(&format!("{jobs} ")) && printed.ends_with(end)).then_some(printed)
     })
 }
 
-fn lives(dir: &Path) -> bool {
+fn exists(dir: &Path) -> bool {
     dir.exists()
 }
 
 #[test]
-fn cleaning_without_a_daemon_names_a_link_in_place_of_lib() {
+fn clean_without_a_daemon_reports_a_link_in_place_of_lib() {
     let mut slotd = Slotd::start();
     slotd.stop();
     let (lib, moved) = (slotd.root.join("lib"), slotd.path("moved"));
@@ -51,45 +52,46 @@ fn cleaning_without_a_daemon_names_a_link_in_place_of_lib() {
 }
 
 #[test]
-fn clean_tells_what_it_would_remove_and_removes_it() {
+fn clean_lists_the_jobs_to_remove_and_removes_them() {
     let slotd = forgetful().start();
     let old = ended(&slotd, 3);
     let held = slotd.wrap(&["-H"], "true");
-    let told = would_clean(&slotd, 3, "\n");
-    assert!(told.starts_with("3 jobs that ended before "), "{told}");
-    assert!(told.contains(" would be removed; their directories would free "), "{told}");
+    let printed = would_clean(&slotd, 3, "\n");
+    assert!(printed.starts_with("3 jobs that ended before "), "{printed}");
+    assert!(printed.contains(" would be deleted; their directories would free "), "{printed}");
     assert_eq!(numbers(&slotd).len(), 4);
     assert!(slotd.line("slotd clean --older-than 1d --yes").ok().stdout.starts_with("0 jobs "));
-    let told = slotd.line("slotd clean --older-than 0s --yes").ok().stdout;
+    let printed = slotd.line("slotd clean --older-than 0s --yes").ok().stdout;
     assert!(
-        told.starts_with("3 jobs ") && told.contains(" were removed; their directories freed "),
-        "{told}"
+        printed.starts_with("3 jobs ")
+            && printed.contains(" were deleted; their directories freed "),
+        "{printed}"
     );
     assert_eq!(numbers(&slotd), [held]);
-    assert!(old.iter().all(|id| !lives(&slotd.job_dir(*id))) && lives(&slotd.job_dir(held)));
+    assert!(old.iter().all(|id| !exists(&slotd.job_dir(*id))) && exists(&slotd.job_dir(held)));
     slotd.line("slotd clean --older-than soon").fails(2);
     for age in ["99999999d", "106751991167d"] {
-        let said = format!(
+        let wanted = format!(
             "slotd: error: Invalid --older-than specification: {age}\n  hint: no job ended before 1970\n"
         );
-        slotd.expect(&format!("slotd clean --older-than {age}"), 2, "", &said);
+        slotd.expect(&format!("slotd clean --older-than {age}"), 2, "", &wanted);
     }
 }
 
 #[test]
-fn clean_refuses_an_age_without_a_unit_and_asks_before_it_deletes() {
+fn clean_refuses_an_age_without_a_unit_and_asks_before_deleting() {
     let slotd = forgetful().start();
     let job = ended(&slotd, 1)[0];
     would_clean(&slotd, 1, "\n");
     for age in ["30", "0"] {
-        let said = format!(
+        let wanted = format!(
             "slotd: error: Invalid --older-than specification: {age}\n  hint: a number needs a unit: did you mean {age}d?\n"
         );
-        slotd.expect(&format!("slotd clean --older-than {age} --yes"), 2, "", &said);
+        slotd.expect(&format!("slotd clean --older-than {age} --yes"), 2, "", &wanted);
     }
-    let said = "slotd: error: nothing was deleted: there is no terminal to ask on\n  hint: --yes deletes without asking, \
+    let wanted = "slotd: error: nothing was deleted: cannot ask for confirmation without a terminal\n  hint: --yes deletes without asking, \
                 --dry-run prints what would be deleted\n";
-    slotd.expect("slotd clean --older-than 0s", 2, "", said);
+    slotd.expect("slotd clean --older-than 0s", 2, "", wanted);
     assert_eq!(numbers(&slotd), [job]);
     let clean = "slotd clean --older-than 0s; echo \"code $?\"; exec cat";
     for (answer, shown, left) in
@@ -98,16 +100,19 @@ fn clean_refuses_an_age_without_a_unit_and_asks_before_it_deletes() {
         let Some(terminal) = Tmux::start(&slotd, clean) else { return };
         let asked = terminal.shows("Delete them [y/n]?");
         assert!(
-            asked.contains("1 jobs that ended before ")
-                && asked.contains("the first of them ended at "),
+            asked.contains("1 job that ended before ") && asked.contains("the first ended at "),
             "{asked}"
         );
         assert_eq!(numbers(&slotd), [job]);
         terminal.press(&[answer, "Enter"]);
         terminal.shows(shown);
-        assert_eq!((numbers(&slotd), lives(&slotd.job_dir(job))), (left.clone(), !left.is_empty()));
+        assert_eq!(
+            (numbers(&slotd), exists(&slotd.job_dir(job))),
+            (left.clone(), !left.is_empty())
+        );
     }
-    // What it says it leaves stays, though it might be deleted by the time of the answer.
+    // Jobs that it lists as kept are not deleted, even if they could be by the time the user
+    // answers.
     let (gone, kept) = (ended(&slotd, 1)[0], slotd.wrap(&["-o", "/dev/null"], "exit 1"));
     slotd.wait_state(kept, "FAILED");
     let waits = slotd.wrap(&["-d", &format!("afterok:{kept}")], "true");
@@ -118,7 +123,7 @@ fn clean_refuses_an_age_without_a_unit_and_asks_before_it_deletes() {
     slotd.wait_state(waits, "CANCELLED");
     terminal.press(&["y", "Enter"]);
     terminal.shows("code 0");
-    assert!(!lives(&slotd.job_dir(gone)) && lives(&slotd.job_dir(kept)));
+    assert!(!exists(&slotd.job_dir(gone)) && exists(&slotd.job_dir(kept)));
     would_clean(&slotd, 2, "\n");
     slotd.line("slotd clean --older-than 0s --yes").ok();
     let Some(terminal) = Tmux::start(&slotd, clean) else { return };
@@ -127,7 +132,7 @@ fn clean_refuses_an_age_without_a_unit_and_asks_before_it_deletes() {
 }
 
 #[test]
-fn what_a_pending_job_waits_for_and_what_memory_has_is_not_removed() {
+fn clean_keeps_dependencies_of_pending_jobs_and_jobs_in_memory() {
     let mut slotd = forgetful().start();
     let first = slotd.wrap(&[], "exit 1");
     slotd.wait_state(first, "FAILED");
@@ -138,14 +143,14 @@ fn what_a_pending_job_waits_for_and_what_memory_has_is_not_removed() {
     let task = slotd
         .wait("a task's end", || slotd.records(array).into_iter().find(slotd_kit::Record::is_over));
     let left = format!(
-        "2 jobs are left, since a pending job depends on them, or their array has tasks that have not ended: {first} {}\n",
+        "2 jobs are kept, because a pending job depends on them or their array has unfinished tasks: {first} {}\n",
         task.id()
     );
     would_clean(&slotd, 0, &left);
-    let told = slotd.line("slotd clean --older-than 0s --yes").ok().stdout;
-    assert!(told.starts_with("0 jobs ") && told.ends_with(&left), "{told}");
-    assert!(lives(&slotd.job_dir(first)) && lives(&slotd.job_dir(task.id())));
-    // The next daemon still knows what the job waits for.
+    let printed = slotd.line("slotd clean --older-than 0s --yes").ok().stdout;
+    assert!(printed.starts_with("0 jobs ") && printed.ends_with(&left), "{printed}");
+    assert!(exists(&slotd.job_dir(first)) && exists(&slotd.job_dir(task.id())));
+    // The next daemon still has the job's dependency.
     slotd.crash();
     slotd.wait_reason(waits, "Dependency");
     slotd.open("go");
@@ -162,40 +167,39 @@ fn what_a_pending_job_waits_for_and_what_memory_has_is_not_removed() {
     slotd.crash();
     let last = ended(&slotd, 1)[0];
     let left =
-        format!("1 jobs are left, since squeue still shows them (SLOTD_MIN_JOB_AGE): {last}\n");
+        format!("1 job is kept, because squeue still shows it (SLOTD_MIN_JOB_AGE): {last}\n");
     would_clean(&slotd, 0, &left);
-    let told = slotd.line("slotd clean --older-than 0s --yes").ok().stdout;
-    assert!(told.starts_with("0 jobs ") && told.ends_with(&left), "{told}");
+    let printed = slotd.line("slotd clean --older-than 0s --yes").ok().stdout;
+    assert!(printed.starts_with("0 jobs ") && printed.ends_with(&left), "{printed}");
 }
 
 #[test]
-fn clean_needs_no_daemon_and_numbers_are_given_once() {
+fn clean_needs_no_daemon_and_job_ids_are_never_reused() {
     let mut slotd = forgetful().start();
     let jobs = ended(&slotd, 2);
     slotd.stop();
     assert!(slotd.line("slotd clean --older-than 0s --dry-run").ok().stdout.starts_with("2 jobs "));
     assert!(slotd.line("slotd clean --older-than 0s --yes").ok().stdout.starts_with("2 jobs "));
-    assert!(jobs.iter().all(|id| !lives(&slotd.job_dir(*id))));
+    assert!(jobs.iter().all(|id| !exists(&slotd.job_dir(*id))));
     slotd.start_daemon();
     assert_eq!((slotd.all_records().len(), ended(&slotd, 1)), (0, vec![3]));
 }
 
 #[test]
-fn more_jobs_than_are_kept_go_by_themselves_the_oldest_first() {
+fn the_oldest_jobs_beyond_the_limit_are_deleted_automatically() {
     let mut slotd = forgetful().set("SLOTD_KEEP_JOBS", 2).start();
     let jobs = ended(&slotd, 4);
-    // An orderly stop: an end that a killed daemon had not written down yet comes too late for the
-    // next one's sweep.
+    // Stop the daemon cleanly: an end that a killed daemon had not written yet would be too late
+    // for the cleanup at the next start.
     slotd.stop();
     slotd.start_daemon();
-    slotd.wait("the oldest are gone", || (numbers(&slotd) == jobs[2..]).then_some(()));
-    assert!(!lives(&slotd.job_dir(jobs[1])) && lives(&slotd.job_dir(jobs[2])));
+    slotd.wait("the oldest to be deleted", || (numbers(&slotd) == jobs[2..]).then_some(()));
+    assert!(!exists(&slotd.job_dir(jobs[1])) && exists(&slotd.job_dir(jobs[2])));
     let shown = slotd.line("scontrol show config").ok().stdout;
     assert!(shown.contains("SlotdKeepJobs           = 2\n"), "{shown}");
 }
 
-/// A directory of the user's with one file, and a link to it in the place of a directory of
-/// slotd's.
+/// Replaces a directory of slotd with a link to a directory of the user that contains files.
 fn replace_by_link(slotd: &Slotd, dir: &Path) -> PathBuf {
     let scratch = slotd.base.join("scratch");
     for inner in ["", "1", "1-2", "gone.1-2"] {
@@ -210,7 +214,7 @@ fn replace_by_link(slotd: &Slotd, dir: &Path) -> PathBuf {
 }
 
 #[test]
-fn nothing_is_deleted_through_a_link_and_each_is_named() {
+fn nothing_is_deleted_through_links_and_each_is_reported() {
     for name in ["lib/snapshots", "lib/jobs", "lib/jobs/1"] {
         let mut slotd = forgetful().start();
         let job = ended(&slotd, 1)[0];
@@ -240,12 +244,12 @@ fn nothing_is_deleted_through_a_link_and_each_is_named() {
         }
         slotd.start_daemon();
         slotd.line("slotd clean --older-than 0s --yes").ok();
-        assert!(untouched() && !lives(&slotd.job_dir(job)), "{name}");
+        assert!(untouched() && !exists(&slotd.job_dir(job)), "{name}");
     }
 }
 
 #[test]
-fn a_secret_of_a_job_is_in_no_file_after_it_was_cleaned() {
+fn no_file_contains_a_secret_of_a_job_after_clean() {
     let secret = "token-that-nobody-may-find";
     for with_daemon in [true, false] {
         let mut slotd = forgetful().start();
@@ -274,15 +278,15 @@ fn a_secret_of_a_job_is_in_no_file_after_it_was_cleaned() {
             slotd.stop();
         }
         let log = fs::metadata(slotd.root.join("lib/state.db-wal")).map_or(0, |log| log.len());
-        assert!(!with_daemon || log == 0, "{log} bytes are left in the log");
+        assert!(!with_daemon || log == 0, "{log} bytes are left in the write-ahead log");
     }
 }
 
 #[test]
-fn ended_jobs_leave_the_memory_when_their_time_has_come() {
+fn ended_jobs_leave_memory_after_the_minimum_age() {
     let slotd = Setup::default().set("SLOTD_MIN_JOB_AGE", 1).start();
     ended(&slotd, 2);
-    // Nothing happens any more: the daemon looks at its clock.
+    // Nothing else happens, so the daemon must act on its clock.
     slotd.wait("an empty memory", || {
         let answer = slotd.ask(&json!({"Diagnostics": {"reset": false}})).expect("an answer");
         (answer["Diagnostics"]["in_memory"] == 0).then_some(())

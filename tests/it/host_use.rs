@@ -1,23 +1,23 @@
-//! What the host used over time, as it is kept while jobs run.
+//! The resource use of the host over time, recorded while jobs run.
 
 use serde_json::Value;
 use slotd_kit::{Setup, Slotd};
 use std::fs;
 
-fn told(slotd: &Slotd, args: &[&str]) -> Value {
+fn report(slotd: &Slotd, args: &[&str]) -> Value {
     let text = slotd.cmd("slotd", &[&["report", "--host", "--json"], args].concat()).ok().stdout;
     serde_json::from_str(&text).expect("JSON")
 }
 
 fn spans(slotd: &Slotd) -> Vec<Value> {
-    told(slotd, &[])["spans"].as_array().expect("a list").clone()
+    report(slotd, &[])["spans"].as_array().expect("a list").clone()
 }
 
 fn number(span: &Value, key: &str) -> u64 {
     span[key].as_u64().unwrap_or_else(|| panic!("{key} is missing: {span}"))
 }
 
-/// Time of all spans, and what CPUs worked in it.
+/// Returns the total duration of all spans in milliseconds, and their CPU time in microseconds.
 fn sums(spans: &[Value]) -> (u64, u64) {
     spans
         .iter()
@@ -25,9 +25,9 @@ fn sums(spans: &[Value]) -> (u64, u64) {
 }
 
 #[test]
-fn the_use_of_the_host_is_seen_while_a_job_runs_and_kept_over_a_crash_of_the_daemon() {
+fn the_use_of_the_host_is_recorded_during_jobs_and_survives_a_crash() {
     let mut slotd = Slotd::start();
-    assert_eq!(spans(&slotd), [] as [Value; 0], "nothing is looked at while no job runs");
+    assert_eq!(spans(&slotd), [] as [Value; 0], "no samples are taken while no job runs");
     let empty = slotd.cmd("slotd", &["report", "--host"]).ok().stdout;
     assert!(
         empty.lines().count() == 1 && empty.contains(": jobs ran for 0.00 of 24.00 hours, "),
@@ -35,7 +35,7 @@ fn the_use_of_the_host_is_seen_while_a_job_runs_and_kept_over_a_crash_of_the_dae
     );
     let job = slotd.begun(&[], "go", "true");
     slotd.cmd("srun", &["helper", "burn", "300"]).ok();
-    // Also what is not written yet is told.
+    // The report includes samples that are not written yet.
     slotd.wait("a span", || (sums(&spans(&slotd)).1 >= 300_000).then_some(()));
     let now = spans(&slotd);
     let last = now.last().expect("a span");
@@ -44,7 +44,7 @@ fn the_use_of_the_host_is_seen_while_a_job_runs_and_kept_over_a_crash_of_the_dae
     slotd.wait_state(job, "COMPLETED");
     let file = slotd.root.join("lib/host_use.jsonl");
     slotd.wait("the file", || fs::read_to_string(&file).ok().filter(|text| text.ends_with('\n')));
-    // What is not written yet grows from one look to the next.
+    // The unwritten span grows with each sample, so wait for two equal readings.
     let (kept, used) = slotd.wait("the end of the last span", || {
         let seen = sums(&spans(&slotd));
         (sums(&spans(&slotd)) == seen).then_some(seen)
@@ -52,11 +52,11 @@ fn the_use_of_the_host_is_seen_while_a_job_runs_and_kept_over_a_crash_of_the_dae
     assert!(kept > 0 && used >= 300_000, "{kept} {used}");
 
     slotd.kill9();
-    // What a crash may leave.
+    // A crash may leave an incomplete line.
     fs::write(&file, fs::read_to_string(&file).unwrap() + "{\"from\":17").unwrap();
     slotd.start_daemon();
     assert_eq!(sums(&spans(&slotd)), (kept, used));
-    // In between no job ran: there is a gap.
+    // No job ran in between, so there is a gap.
     let between = "the next span";
     slotd.wrap(&["-W"], "true");
     let all = slotd.wait(between, || Some(spans(&slotd)).filter(|all| sums(all).0 > kept));
@@ -66,13 +66,13 @@ fn the_use_of_the_host_is_seen_while_a_job_runs_and_kept_over_a_crash_of_the_dae
 }
 
 #[test]
-fn it_is_plotted_in_text_and_pictures() {
+fn the_use_of_the_host_is_plotted_as_text_html_and_svg() {
     let slotd = Slotd::start();
     let _job = slotd.begun(&[], "go", "true");
     slotd.wait("a span", || (sums(&spans(&slotd)).0 >= 10).then_some(()));
     let text = slotd.cmd("slotd", &["report", "--host", "-S", "now-1minute"]).ok().stdout;
-    for words in [": jobs ran for 0.0", "\nCPUs in use: ", "\nMemory in use: ", "\nLoad: "] {
-        assert!(text.contains(words), "{words}: {text}");
+    for title in [": jobs ran for 0.0", "\nCPUs in use: ", "\nMemory in use: ", "\nLoad: "] {
+        assert!(text.contains(title), "{title}: {text}");
     }
     assert!(
         text.lines().any(|line| line.trim_end().ends_with('#') && line.starts_with(' ')),
@@ -87,17 +87,17 @@ fn it_is_plotted_in_text_and_pictures() {
         );
         assert!(
             !text.contains("src=") && !text.contains("<script"),
-            "it loads and runs nothing: {text}"
+            "the page loads no resources and runs no scripts: {text}"
         );
     }
-    let told = told(&slotd, &["-S", "now-1hour"]);
-    assert_eq!(told["to"].as_i64().unwrap() - told["from"].as_i64().unwrap(), 3600);
+    let report = report(&slotd, &["-S", "now-1hour"]);
+    assert_eq!(report["to"].as_i64().unwrap() - report["from"].as_i64().unwrap(), 3600);
     let refused = slotd.cmd("slotd", &["report", "--host", "-n", "train"]).fails(2);
     assert!(refused.stderr.contains("--host") && refused.stdout.is_empty(), "{refused:?}");
 }
 
 #[test]
-fn gpus_are_part_of_it_while_jobs_have_some() {
+fn gpu_use_is_recorded_while_jobs_have_gpus() {
     let mut slotd = Setup::default().unset("SLOTD_GPU_COUNT").prepare();
     slotd.program(
         "../bin/nvidia-smi",
@@ -110,10 +110,10 @@ fn gpus_are_part_of_it_while_jobs_have_some() {
     slotd.wait("a span", || (sums(&spans(&slotd)).0 > 0).then_some(()));
     assert!(
         spans(&slotd).iter().all(|span| span["gpus"] == Value::Array(Vec::new())),
-        "no job has one"
+        "no job has a GPU"
     );
     slotd.begun(&["-G1"], "go", "true");
-    let gpus = slotd.wait("a reading", || {
+    let gpus = slotd.wait("a sample", || {
         spans(&slotd).last()?["gpus"].as_array().filter(|gpus| !gpus.is_empty()).cloned()
     });
     let of = |i: usize| {
@@ -123,7 +123,7 @@ fn gpus_are_part_of_it_while_jobs_have_some() {
     assert_eq!(of(1), (Some(1), Some(0.0), Some(0)));
     let text = slotd.cmd("slotd", &["report", "--host"]).ok().stdout;
     assert!(
-        text.contains("\nGPU 0: 60% busy, at most 60%\n")
+        text.contains("\nGPU 0: 60% busy, peak 60%\n")
             && text.contains("\nMemory of GPU 0: 9.8G of 39G, "),
         "{text}"
     );

@@ -1,21 +1,22 @@
-//! `contrib/install.sh` in an empty home: what it installs, keeps, refuses and removes. The systemd
-//! user manager of whoever runs the tests is out of reach: a program of the test has its name.
+//! Tests `contrib/install.sh` in an empty home: installation, upgrade, refusal and removal. A stub
+//! replaces `systemctl`, so the systemd user manager of the user who runs the tests is not
+//! involved.
 
 mod manual;
 
 use slotd_kit::program;
 use slotd_kit::scripts::{commands, executable, must, wait_for};
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::LazyLock;
 
-/// There is none: as in a container, or after `su`.
+/// No systemd user manager, as in a container or after `su`.
 const NO_MANAGER: &str = "#!/bin/sh\nexit 1\n";
 
-/// As much of one as the installer asks for: it notes what it is told, runs the unit's command, and
-/// waits until it serves.
+/// A minimal user manager for the installer: it logs its arguments, runs the unit's command, and
+/// waits until the daemon serves.
 const A_MANAGER: &str = r#"#!/usr/bin/env bash
 shift # --user
 echo "$*" >>"$HOME/systemctl.log"
@@ -42,18 +43,18 @@ case $1 in
 esac
 "#;
 
-/// The build's directory as the installer is told it: with the binary under test, but without what
-/// only debuggers read, which is most of it, and which each installation would write to the disk.
+/// Returns the build directory for the installer. It contains the binary under test without debug
+/// information, which is most of the binary and would be written to disk by each installation.
 fn build() -> &'static Path {
     static BUILD: LazyLock<PathBuf> = LazyLock::new(|| {
         let built = Path::new(program()).parent().expect("target/debug");
         let dir =
             Path::new(env!("CARGO_TARGET_TMPDIR")).join(built.file_name().expect("a profile"));
         fs::create_dir_all(&dir).expect("cargo's directory for tests");
-        // Another run of the tests may do the same at this moment.
+        // Another run of the tests may do the same concurrently.
         let new = dir.join(format!("slotd.{}", std::process::id()));
         must(Command::new("strip").arg("-o").arg(&new).arg(program()), String::new);
-        fs::rename(&new, dir.join("slotd")).expect("beside it");
+        fs::rename(&new, dir.join("slotd")).expect("the same directory");
         dir
     });
     &BUILD
@@ -79,8 +80,8 @@ impl Home {
         executable(&self.path(below), text);
     }
 
-    /// A program with this home, found as a login shell would after the installation; `SLOTD_ROOT`
-    /// is not set.
+    /// Returns a command in this home, with the PATH of a login shell after the installation.
+    /// `SLOTD_ROOT` is not set.
     fn command(&self, program: impl AsRef<Path>) -> Command {
         let path = format!(
             "{}:{}:/usr/bin:/bin",
@@ -97,7 +98,7 @@ impl Home {
         command
     }
 
-    /// The installer, with the binary under test for the build.
+    /// Returns the installer command, with the binary under test in place of a build.
     fn installer(&self, args: &[&str]) -> Command {
         let dir = build();
         let profile = match dir.file_name().and_then(|name| name.to_str()).expect("a profile") {
@@ -116,17 +117,17 @@ impl Home {
     }
 
     fn refused(&self, args: &[&str]) -> String {
-        let output = self.installer(args).output().expect("it runs");
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert!(!output.status.success(), "{args:?} was taken");
-        // What the script refuses, and what the program does.
+        let output = self.installer(args).output().expect("a running process");
+        let message = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(!output.status.success(), "{args:?} was accepted");
+        // The error comes from either the script or the program.
         let is_error =
-            said.starts_with("install.sh: error: ") || said.starts_with("slotd: error: ");
-        assert!(is_error, "{args:?}: {said}");
-        said
+            message.starts_with("install.sh: error: ") || message.starts_with("slotd: error: ");
+        assert!(is_error, "{args:?}: {message}");
+        message
     }
 
-    fn run(&self, program: &str, args: &[&str]) -> String {
+    fn run(&self, program: impl AsRef<Path>, args: &[&str]) -> String {
         must(self.command(program).args(args), || self.log())
     }
 
@@ -136,7 +137,8 @@ impl Home {
             .concat()
     }
 
-    /// Everything below the home but the stub, with the directories that `mkdir -p` leaves.
+    /// Returns everything in the home except the stub, including directories that `mkdir -p`
+    /// created.
     fn left(&self) -> Vec<String> {
         let found = must(
             self.command("find").args([".", "-mindepth", "1", "-not", "-path", "./stub*"]),
@@ -148,42 +150,48 @@ impl Home {
 
 impl Drop for Home {
     fn drop(&mut self) {
-        // The test may have failed with jobs and a daemon running.
+        // A failed test may leave jobs and a daemon running.
         let _ = self.command("scancel").args(["--me", "--quiet"]).output();
         let _ = self.installer(&["--uninstall"]).output();
     }
 }
 
 #[test]
-fn an_installation_runs_a_first_job_is_upgraded_under_a_running_one_and_removed() {
+fn an_installation_runs_a_job_and_can_be_upgraded_and_removed() {
     let home = Home::new(NO_MANAGER);
-    let said = home.install(&[]);
-    assert!(said.contains("there is no systemd user manager"), "{said}");
-    assert!(said.contains("COMPLETED") && said.contains("hello from slotd: job 1 on "), "{said}");
+    let message = home.install(&[]);
+    assert!(message.contains("there is no systemd user manager"), "{message}");
+    assert!(
+        message.contains("COMPLETED") && message.contains("hello from slotd: job 1 on "),
+        "{message}"
+    );
     for name in commands() {
         let link = fs::read_link(home.path(".local/bin").join(&name)).expect("a link");
         assert_eq!(link, Path::new("slotd"), "{name}");
     }
     assert_eq!(missing_pages(&home), [""; 0]);
-    assert!(said.contains("man pages and completions"), "{said}");
+    assert!(message.contains("man pages and completions"), "{message}");
 
-    let script = "echo begun; until [ -e go ]; do sleep 0.05; done; echo went on";
+    let script = "echo begun; until [ -e go ]; do sleep 0.05; done; echo finished";
     let job = home.run("sbatch", &["--parsable", "-o", "out", "--wrap", script]);
     let begun =
         || fs::read_to_string(home.path("out")).is_ok_and(|text| text == "begun\n").then_some(());
     wait_for("the job begins", || home.log(), begun);
     let before = home.run("slotd-daemon", &["status"]);
-    let said = home.install(&[]);
-    assert!(said.contains("running jobs go on") && said.contains("COMPLETED"), "{said}");
-    assert_ne!(before, home.run("slotd-daemon", &["status"]), "the daemon is a new one");
-    let told = home.refused(&["--uninstall", "--purge-runtime"]);
-    assert!(told.contains("running jobs, 1 of them") && told.contains("scancel"), "{told}");
-    fs::write(home.path("go"), "").expect("ours");
+    let message = home.install(&[]);
+    assert!(
+        message.contains("running jobs continue") && message.contains("COMPLETED"),
+        "{message}"
+    );
+    assert_ne!(before, home.run("slotd-daemon", &["status"]), "a new daemon is running");
+    let printed = home.refused(&["--uninstall", "--purge-runtime"]);
+    assert!(printed.contains("running jobs (1)") && printed.contains("scancel"), "{printed}");
+    fs::write(home.path("go"), "").expect("a writable home");
     home.run(
         "sbatch",
         &["-W", "-o", "/dev/null", "-d", &format!("afterany:{}", job.trim()), "--wrap", "true"],
     );
-    assert_eq!(fs::read_to_string(home.path("out")).expect("still there"), "begun\nwent on\n");
+    assert_eq!(fs::read_to_string(home.path("out")).expect("still there"), "begun\nfinished\n");
     assert_eq!(
         home.run("sacct", &["-X", "-n", "-P", "-o", "State", "-j", job.trim()]),
         "COMPLETED\n"
@@ -192,14 +200,14 @@ fn an_installation_runs_a_first_job_is_upgraded_under_a_running_one_and_removed(
     home.install(&["--uninstall"]);
     assert!(
         home.path(".local/share/slotd/lib/state.db").exists(),
-        "state stays without --purge-runtime"
+        "state is kept without --purge-runtime"
     );
     assert!(!home.path(".local/bin/slotd").exists() && !home.path(".local/bin/sbatch").exists());
-    assert_eq!(missing_pages(&home).len(), 4 * (commands().len() + 1), "no page is left");
+    assert_eq!(missing_pages(&home).len(), 4 * (commands().len() + 1) + 3, "all pages are removed");
     home.install(&[]);
     assert!(
         home.run("sacct", &["-X", "-n", "-P", "-S", "now-1hour", "-o", "JobID"]).starts_with("1\n"),
-        "the history is still there"
+        "the history is kept"
     );
 
     home.install(&["--uninstall", "--purge-runtime"]);
@@ -210,7 +218,7 @@ fn an_installation_runs_a_first_job_is_upgraded_under_a_running_one_and_removed(
     assert!(home.install(&["--uninstall", "--purge-runtime"]).contains("nothing is installed"));
 }
 
-/// The man pages and completions that are not where man and the shells look for them.
+/// Returns the man pages and completions that are missing where man and the shells look for them.
 fn missing_pages(home: &Home) -> Vec<String> {
     let files = |name: &str| {
         [
@@ -221,53 +229,76 @@ fn missing_pages(home: &Home) -> Vec<String> {
         ]
     };
     let names = commands().into_iter().chain(["slotd".to_owned()]);
-    names.flat_map(|name| files(&name)).filter(|file| !home.path(file).exists()).collect()
+    let manuals = ["slotd.env", "slotd.toml", "clusters.toml"]
+        .map(|name| format!(".local/share/man/man5/{name}.5"));
+    let all = names.flat_map(|name| files(&name)).chain(manuals);
+    all.filter(|file| !home.path(file).exists()).collect()
 }
 
 #[test]
-fn pages_of_others_are_neither_replaced_nor_removed() {
+fn foreign_pages_are_neither_replaced_nor_removed() {
     let home = Home::new(NO_MANAGER);
     let page = ".local/share/man/man1/sbatch.1";
     let other = ".config/fish/completions/git.fish";
     home.script(page, ".TH sbatch 1\n");
     home.script(other, "complete -c git\n");
-    // What an earlier version had and this one has no more.
-    let stale = ".local/share/bash-completion/completions/sold";
-    home.script(stale, "complete -f sold\n# Made by slotd.\n");
-    let said = home.install(&["--skip-systemd"]);
-    assert!(said.contains("man1/sbatch.1 is not slotd's and stays"), "{said}");
+    // A file of an earlier version that no longer exists.
+    let stale = ".local/share/bash-completion/completions/stale_name";
+    home.script(stale, "complete -f stale_name\n# Made by slotd.\n");
+    let message = home.install(&["--skip-systemd"]);
+    assert!(message.contains("man1/sbatch.1, which is not slotd's"), "{message}");
     assert_eq!(missing_pages(&home), [""; 0]);
     assert!(!home.path(stale).exists());
     home.install(&["--uninstall", "--purge-runtime"]);
     assert_eq!(fs::read_to_string(home.path(page)).expect("still there"), ".TH sbatch 1\n");
     assert_eq!(fs::read_to_string(home.path(other)).expect("still there"), "complete -c git\n");
-    assert_eq!(missing_pages(&home).len(), 4 * (commands().len() + 1) - 1);
+    assert_eq!(missing_pages(&home).len(), 4 * (commands().len() + 1) + 2);
 }
 
 #[test]
-fn the_installed_completions_complete_in_bash() {
+fn installed_completions_work_in_bash() {
     let home = Home::new(NO_MANAGER);
-    home.install(&["--skip-systemd"]);
-    let complete = |words: &[&str]| {
-        let name = words[0];
+    home.install(&[]);
+    let complete = |line: &str| {
+        let (name, last) = (line.split(' ').next().unwrap(), line.rsplit([' ', '=', ':']).next());
         let script = r#"
+            PATH=$HOME/.local/bin:$PATH
             . "$HOME/.local/share/bash-completion/completions/$1"
-            COMP_WORDS=("$@") COMP_CWORD=$(($# - 1))
-            "_$1" "$1" "${COMP_WORDS[COMP_CWORD]}" "${COMP_WORDS[COMP_CWORD - 1]}"
+            COMP_LINE=$3 COMP_POINT=${#3}
+            "_slotd_$1" "$1" "$2"
             echo "${COMPREPLY[*]}""#;
-        let said = must(home.command("bash").args(["-c", script, "bash"]).args(words), String::new);
-        assert!(!said.is_empty(), "{name}");
-        said.trim_end().to_owned()
+        let words = ["-c", script, "bash", name, last.unwrap(), line];
+        let message = must(home.command("bash").args(words), String::new);
+        message.trim_end().to_owned()
     };
-    assert_eq!(complete(&["sbatch", "--pars"]), "--parsable");
-    assert_eq!(complete(&["scontrol", "susp"]), "suspend");
-    assert_eq!(complete(&["squeue", "--me", "--js"]), "--json");
-    assert_eq!(complete(&["slotd", "sdi"]), "sdiag");
-    assert_eq!(complete(&["slotd", "seff", "--deb"]), "--debug");
+    assert_eq!(complete("sbatch --pars"), "--parsable");
+    assert_eq!(complete("scontrol susp"), "suspend");
+    assert_eq!(complete("squeue --me --js"), "--json");
+    assert_eq!(complete("slotd sdi"), "sdiag");
+    assert_eq!(complete("slotd seff --deb"), "--debug");
+
+    // Values of the daemon, also after the characters at which bash splits words.
+    assert_eq!(complete("sbatch -p c"), "cpu");
+    assert_eq!(complete("squeue --partition=c"), "cpu");
+    assert_eq!(complete("scontrol update PartitionName=c"), "cpu");
+    home.run("sbatch", &["-H", "-J", "held", "--wrap", "true"]);
+    assert_eq!(complete("scancel "), "2");
+    assert_eq!(complete("scontrol update JobId="), "2");
+    assert_eq!(complete("scancel -n he"), "held");
+    assert_eq!(complete("slotd why 2"), "2");
+    // The other shells replace the whole word, and print descriptions.
+    for (shell, words) in [("zsh", "squeue --partition=c"), ("fish", "sbatch -p c")] {
+        let found = home.run("slotd", &["complete", shell, "--", "", words]);
+        let word = words.rsplit(' ').next().unwrap().replace("=c", "=cpu");
+        let word = if word == "c" { "cpu" } else { &word };
+        assert_eq!(found, format!("{word}\t0 running, 1 pending\n"), "{shell}");
+    }
+    home.run("slotd", &["daemon", "stop"]);
+    assert!(!complete("scancel ").contains('2'), "without a daemon there are no jobs");
 }
 
 #[test]
-fn every_value_survives_exactly_into_the_environment_file() {
+fn the_environment_file_preserves_every_value() {
     let home = Home::new(NO_MANAGER);
     let file = home.path(".config/slotd/slotd.env");
     let shown = |name: &str| {
@@ -300,33 +331,33 @@ fn every_value_survives_exactly_into_the_environment_file() {
         "/sys/fs/cgroup/a b%c",
     ]);
     home.install(&["--skip-systemd", "--cpu-partitions", "long,short"]);
-    assert_eq!(shown("SLOTD_NOTIFY_CMD"), "a=b", "an upgrade keeps what is not given anew");
+    assert_eq!(shown("SLOTD_NOTIFY_CMD"), "a=b", "an upgrade keeps other settings");
     assert_eq!(shown("SLOTD_FEATURES"), "x,y");
     assert_eq!(shown("SLOTD_CGROUP_BASE"), "/sys/fs/cgroup/a b%c");
     assert_eq!(shown("SLOTD_CPU_PARTITIONS"), "long,short");
     assert_eq!(shown("SLOTD_GPU_PARTITIONS"), "gpu");
     assert_eq!(
-        fs::metadata(&file).expect("it is there").permissions().mode() & 0o777,
+        fs::metadata(&file).expect("an existing file").permissions().mode() & 0o777,
         0o600,
         "hooks hold secrets"
     );
 
     let by_hand =
         format!("# mine\nSLOTD_GPU_COUNT='2'\n{}", fs::read_to_string(&file).expect("text"));
-    fs::write(&file, &by_hand).expect("ours");
+    fs::write(&file, &by_hand).expect("a writable home");
     home.install(&["--skip-systemd", "--features", "z"]);
     let after = fs::read_to_string(&file).expect("text");
-    assert_eq!(after, by_hand.replace("x,y", "z"), "lines by hand stay as they are");
+    assert_eq!(after, by_hand.replace("x,y", "z"), "manual lines are unchanged");
 
     for value in ["two\nlines", "return\r", "bell\u{7}"] {
         assert!(home.refused(&["--notify-cmd", value]).contains("--notify-cmd"));
     }
-    fs::write(&file, "SLOTD_FEATURES=\"never closed\n").expect("ours");
+    fs::write(&file, "SLOTD_FEATURES=\"never closed\n").expect("a writable home");
     assert!(home.refused(&["--skip-systemd"]).contains("slotd.env:1: "));
 }
 
 #[test]
-fn the_hook_of_the_book_runs_as_given() {
+fn the_hook_of_the_book_runs_unchanged() {
     let home = Home::new(NO_MANAGER);
     home.script("stub/notify-send", "#!/bin/sh\nprintf '%s|' \"$#\" \"$@\" >>\"$HOME/sent\"\n");
     home.install(&["--notify-cmd", r#"notify-send "slotd" "$SLOTD_JOB_ID $SLOTD_JOB_STATE""#]);
@@ -335,7 +366,7 @@ fn the_hook_of_the_book_runs_as_given() {
 }
 
 #[test]
-fn commands_find_another_runtime_root_by_themselves() {
+fn commands_find_a_custom_runtime_root() {
     let home = Home::new(NO_MANAGER);
     let root = home.path("my 'own' $root");
     home.install(&["--runtime-root", root.to_str().expect("text")]);
@@ -344,20 +375,24 @@ fn commands_find_another_runtime_root_by_themselves() {
     home.run("sbatch", &["-W", "-o", "out file", "--wrap", "echo \"a  b\""]);
     assert_eq!(fs::read_to_string(home.path("out file")).expect("written"), "a  b\n");
     home.run("slotd", &["sinfo"]);
-    // An upgrade remembers the root; the default one brings the links back.
+    // An upgrade keeps the root. With the default root, the commands are links again.
     home.install(&[]);
     assert!(!home.path(".local/share/slotd").exists());
     let default = home.path(".local/share/slotd");
     home.install(&["--runtime-root", default.to_str().expect("text")]);
-    assert!(fs::symlink_metadata(home.path(".local/bin/sbatch")).expect("there").is_symlink());
+    assert!(
+        fs::symlink_metadata(home.path(".local/bin/sbatch"))
+            .expect("an existing file")
+            .is_symlink()
+    );
     assert!(!home.path(".local/bin/slotd.bin").exists());
 }
 
 #[test]
-fn under_a_manager_the_service_is_installed_started_restarted_and_removed() {
+fn the_systemd_service_is_installed_restarted_and_removed() {
     let home = Home::new(A_MANAGER);
-    let said = home.install(&["--features", "cpu"]);
-    assert!(said.contains("COMPLETED"), "{said}");
+    let message = home.install(&["--features", "cpu"]);
+    assert!(message.contains("COMPLETED"), "{message}");
     let unit =
         fs::read_to_string(home.path(".config/systemd/user/slotd.service")).expect("the unit");
     for line in [
@@ -374,7 +409,7 @@ fn under_a_manager_the_service_is_installed_started_restarted_and_removed() {
     ] {
         assert!(unit.lines().any(|l| l == line), "{line} is missing:\n{unit}");
     }
-    let told = || fs::read_to_string(home.path("systemctl.log")).expect("it was called");
+    let calls = || fs::read_to_string(home.path("systemctl.log")).expect("a call of systemctl");
     let socket =
         fs::read_to_string(home.path(".config/systemd/user/slotd.socket")).expect("its socket");
     let listen =
@@ -386,46 +421,43 @@ fn under_a_manager_the_service_is_installed_started_restarted_and_removed() {
         "enable --quiet slotd.service",
         "restart slotd.service",
     ] {
-        assert!(told().lines().any(|l| l == call), "{call} is missing:\n{}", told());
+        assert!(calls().lines().any(|l| l == call), "{call} is missing:\n{}", calls());
     }
-    assert!(
-        !home.path(".local/bin/slotd-daemon").exists(),
-        "the manager starts it, and nothing else"
-    );
+    assert!(!home.path(".local/bin/slotd-daemon").exists(), "only the manager starts it");
     home.install(&[]);
     home.install(&["--uninstall", "--purge-runtime"]);
-    assert!(told().lines().any(|l| l == "disable --now slotd.service"), "{}", told());
+    assert!(calls().lines().any(|l| l == "disable --now slotd.service"), "{}", calls());
     let units = fs::read_dir(home.path(".config/systemd/user")).expect("the directory of units");
     assert_eq!(units.count(), 0);
     assert!(!home.path(".local/share/slotd").exists());
 }
 
 #[test]
-fn with_skip_systemd_nothing_is_started_and_the_way_to_start_is_told() {
+fn skip_systemd_starts_nothing_and_explains_how_to_start() {
     let home = Home::new(A_MANAGER);
-    let said = home.install(&["--skip-systemd"]);
-    assert!(said.contains("slotd-daemon start"), "{said}");
+    let message = home.install(&["--skip-systemd"]);
+    assert!(message.contains("slotd-daemon start"), "{message}");
     assert!(!home.path("systemctl.log").exists(), "systemctl was called");
     assert!(!home.path(".config/systemd").exists());
     assert!(
         home.command("sinfo").output().is_ok_and(|out| !out.status.success()),
-        "a daemon answers"
+        "a daemon responded"
     );
 
     home.run("slotd-daemon", &["start"]);
     home.run("sbatch", &["-W", "-o", "/dev/null", "--wrap", "true"]);
-    assert!(home.run("slotd-daemon", &["start"]).contains("runs already"));
+    assert!(home.run("slotd-daemon", &["start"]).contains("is already running"));
     home.run("slotd-daemon", &["restart"]);
     home.run("sinfo", &[]);
     home.run("slotd-daemon", &["stop"]);
     assert!(
         home.command("sinfo").output().is_ok_and(|out| !out.status.success()),
-        "a daemon answers"
+        "a daemon responded"
     );
 }
 
 #[test]
-fn what_makes_no_sense_is_refused_before_anything_changes() {
+fn invalid_options_are_refused_before_anything_changes() {
     let home = Home::new(NO_MANAGER);
     let own = home.dir.path().to_str().expect("text").to_owned();
     let above = home.dir.path().parent().expect("/tmp").to_str().expect("text").to_owned();
@@ -440,8 +472,8 @@ fn what_makes_no_sense_is_refused_before_anything_changes() {
         (vec!["--profile", "nonesuch"], "--skip-build"),
         (vec!["--uninstall", "--purge-runtime", "--runtime-root", own.as_str()], "runtime root"),
     ] {
-        let said = home.refused(&args);
-        assert!(said.contains(named), "{args:?}: {said}");
+        let message = home.refused(&args);
+        assert!(message.contains(named), "{args:?}: {message}");
     }
     std::os::unix::fs::symlink("/usr", home.path("usr")).expect("a link");
     let link = home.path("usr");
@@ -463,19 +495,19 @@ fn what_makes_no_sense_is_refused_before_anything_changes() {
     for root in
         roots.into_iter().chain([own.as_str(), above.as_str(), link.to_str().expect("text")])
     {
-        // No directory can be made there: were the root taken, the installer would still stop
-        // before it makes anything.
-        let said = home.refused(&["--install-bin-dir", "/dev/null/bin", "--runtime-root", root]);
-        assert!(said.contains("the runtime root must"), "{root}: {said}");
+        // If the root were accepted, the installer would still stop before it creates anything,
+        // because this directory cannot be created.
+        let message = home.refused(&["--install-bin-dir", "/dev/null/bin", "--runtime-root", root]);
+        assert!(message.contains("the runtime root must"), "{root}: {message}");
     }
-    fs::remove_file(link).expect("ours");
-    assert_eq!(home.left(), [""; 0], "something was made");
+    fs::remove_file(link).expect("a writable home");
+    assert_eq!(home.left(), [""; 0], "something was created");
 }
 
 #[test]
-fn a_missing_cargo_is_named() {
+fn a_missing_cargo_is_reported() {
     let home = Home::new(NO_MANAGER);
-    // Only what the installer needs so far, from wherever it is.
+    // Provide only the tools that the installer needs up to that point.
     for tool in ["bash", "dirname"] {
         let found =
             must(home.command("sh").args(["-c", &format!("command -v {tool}")]), String::new);
@@ -483,28 +515,174 @@ fn a_missing_cargo_is_named() {
     }
     let mut installer =
         home.command(Path::new(env!("CARGO_MANIFEST_DIR")).join("contrib/install.sh"));
-    let output = installer.env("PATH", home.path("stub")).output().expect("it runs");
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(!output.status.success() && said.contains("cargo is not installed"), "{said}");
+    let output = installer.env("PATH", home.path("stub")).output().expect("a running process");
+    let message = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success() && message.contains("cargo is not installed"), "{message}");
 }
 
 #[test]
-fn commands_of_others_are_not_replaced() {
+fn foreign_commands_are_not_replaced() {
     let home = Home::new(NO_MANAGER);
     home.script(".local/bin/squeue", "#!/bin/sh\necho the real Slurm\n");
-    let said = home.refused(&[]);
-    assert!(said.contains(".local/bin/squeue") && said.contains("--install-bin-dir"), "{said}");
+    let message = home.refused(&[]);
+    assert!(
+        message.contains(".local/bin/squeue") && message.contains("--install-bin-dir"),
+        "{message}"
+    );
     assert!(!home.path(".local/bin/slotd").exists());
     home.install(&["--uninstall"]);
     assert!(home.path(".local/bin/squeue").exists());
 }
 
 #[test]
-fn commands_are_linked_where_every_shell_finds_them() {
+fn foreign_programs_and_units_are_not_replaced() {
+    let home = Home::new(A_MANAGER);
+    let (bin, units) = (home.path(".local/bin"), home.path(".config/systemd/user"));
+    let root = format!("--runtime-root={}", home.path("elsewhere").display());
+    fs::create_dir_all(&units).expect("a writable home");
+    fs::write(home.path("precious"), "precious").expect("a writable home");
+    for (place, options) in [
+        (bin.join("slotd"), &[][..]),
+        (bin.join("slotd-daemon"), &[]),
+        (bin.join("slotd.bin"), &[root.as_str()]),
+        (units.join("slotd.service"), &[]),
+        (units.join("slotd-jobs.service"), &[]),
+    ] {
+        home.script("precious", "precious");
+        fs::create_dir_all(&bin).expect("a writable home");
+        for is_link in [false, true] {
+            if is_link {
+                symlink(home.path("precious"), &place).expect("a link");
+            } else {
+                fs::write(&place, "precious").expect("a writable home");
+            }
+            let printed = home.refused(options);
+            let expected = format!("{} exists and is not slotd's", place.display());
+            assert!(printed.contains(&expected), "{printed}");
+            assert!(!home.install(&["--uninstall"]).contains("removed"));
+            assert_eq!(fs::read_to_string(&place).expect("still there"), "precious");
+            assert_eq!(place.is_symlink(), is_link);
+            fs::remove_file(&place).expect("still there");
+        }
+    }
+    // A foreign program of the name that only another runtime root uses.
+    fs::write(bin.join("slotd.bin"), "precious").expect("a writable home");
+    home.install(&["--skip-systemd"]);
+    assert_eq!(fs::read_to_string(bin.join("slotd.bin")).expect("still there"), "precious");
+    assert!(!home.path(".config/systemd/user/slotd.service").exists());
+}
+
+#[test]
+fn links_in_place_of_settings_are_followed_only_for_the_environment_file() {
+    let home = Home::new(NO_MANAGER);
+    let config = home.path(".config/slotd");
+    fs::create_dir_all(&config).expect("a writable home");
+    fs::create_dir(home.path("links")).expect("a fresh directory");
+    fs::write(home.path("precious"), "/precious\n").expect("a writable home");
+    let link_dir = format!("--link-dir={}", home.path("links").display());
+    symlink(home.path("precious"), config.join("link-dirs")).expect("a link");
+    let printed = home.refused(&["--skip-systemd", &link_dir]);
+    assert!(printed.contains("link-dirs exists and is not slotd's: it is a link"), "{printed}");
+    assert_eq!(fs::read_to_string(home.path("precious")).expect("text"), "/precious\n");
+    fs::remove_file(config.join("link-dirs")).expect("the link");
+
+    // A link of a dotfiles manager whose target does not exist yet.
+    let file = config.join("slotd.env");
+    symlink("../../dotfiles/slotd.env", &file).expect("a link");
+    let printed = home.refused(&["--skip-systemd"]);
+    assert!(printed.contains("slotd.env: its target ") && printed.contains(" has no directory"));
+    fs::create_dir(home.path("dotfiles")).expect("a fresh directory");
+    for features in ["a", "b"] {
+        home.install(&["--skip-systemd", "--features", features]);
+        assert!(file.is_symlink());
+        let text = fs::read_to_string(home.path("dotfiles/slotd.env")).expect("the settings");
+        assert!(text.contains(&format!("SLOTD_FEATURES=\"{features}\"")), "{text}");
+    }
+    for (from, why) in [("slotd.env", "loop"), ("/dev/null", "not a regular file")] {
+        fs::remove_file(&file).expect("the link");
+        symlink(from, &file).expect("a link");
+        let printed = home.refused(&["--skip-systemd"]);
+        assert!(printed.contains(why), "{printed}");
+    }
+    assert!(!Path::new("/dev/null").is_file());
+}
+
+#[test]
+fn uninstall_keeps_edited_settings() {
+    let home = Home::new(NO_MANAGER);
+    let file = home.path(".config/slotd/slotd.env");
+    home.install(&["--skip-systemd"]);
+    home.install(&["--uninstall"]);
+    assert!(!file.exists());
+    home.install(&["--skip-systemd"]);
+    let written = fs::read_to_string(&file).expect("the settings");
+    for edited in [
+        format!("{written}# mine\n"),
+        format!("{written}SLOTD_KILL_WAIT=5\n"),
+        written.replace("\"cpu\"", "\"short,long\""),
+        "SLOTD_CPUS=2\n".to_owned(),
+    ] {
+        assert_ne!(edited, written);
+        fs::write(&file, &edited).expect("a writable home");
+        let printed = home.install(&["--uninstall"]);
+        assert!(printed.contains("slotd.env: it contains settings of yours"), "{printed}");
+        assert_eq!(fs::read_to_string(&file).expect("still there"), edited);
+    }
+}
+
+#[test]
+fn an_upgrade_that_could_not_start_the_daemon_leaves_the_old_one_running() {
+    let home = Home::new(NO_MANAGER);
+    home.install(&[]);
+    let before = home.run("slotd-daemon", &["status"]);
+    let file = home.path(".config/slotd/slotd.toml");
+    for (text, named) in [("x=\n", "slotd.toml:1: "), ("cpus = \"-5000\"\n", "cpus = -5000")] {
+        fs::write(&file, text).expect("a writable home");
+        let printed = home.refused(&[]);
+        assert!(printed.contains(named) && printed.contains("nothing was installed"), "{printed}");
+        assert_eq!(home.run("slotd-daemon", &["status"]), before);
+    }
+    fs::remove_file(&file).expect("an existing file");
+    // Inside a job, a new daemon would end with the job.
+    let mut inside = home.command("srun");
+    let output = inside.arg(program()).arg("install").output().expect("a running process");
+    let printed = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(!output.status.success() && printed.contains("this is inside a job of"), "{printed}");
+    assert_eq!(home.run("slotd-daemon", &["status"]), before);
+}
+
+#[test]
+fn a_purge_finds_running_jobs_of_a_root_with_another_name() {
+    let home = Home::new(NO_MANAGER);
+    fs::create_dir(home.path("real")).expect("a fresh directory");
+    symlink(home.path("real"), home.path("link")).expect("a link");
+    let root = home.path("real/root");
+    home.install(&["--runtime-root", home.path("link/root").to_str().expect("text")]);
+    home.run("slotd-daemon", &["stop"]);
+    let run = |program: &str, args: &[&str]| {
+        must(home.command(program).args(args).env("SLOTD_ROOT", &root), || home.log())
+    };
+    run("slotd", &["daemon", "start"]);
+    run("sbatch", &["-o", "/dev/null", "--wrap", "echo >begun; sleep 1000"]);
+    let begun = || home.path("begun").exists().then_some(());
+    wait_for("the job begins", || home.log(), begun);
+    let printed = home.refused(&["--uninstall", "--purge-runtime"]);
+    assert!(printed.contains("there are running jobs (1)"), "{printed}");
+    assert!(root.join("lib/state.db").exists());
+    assert!(run("scontrol", &["listpids"]).lines().count() > 1);
+    run("scancel", &["--me"]);
+    let ended = || run("squeue", &["-h"]).is_empty().then_some(());
+    wait_for("the job ends", || home.log(), ended);
+    home.install(&["--uninstall", "--purge-runtime"]);
+    assert!(!root.exists());
+}
+
+#[test]
+fn link_dir_gets_links_to_all_commands() {
     let home = Home::new(NO_MANAGER);
     fs::create_dir(home.path("everybodys")).expect("a fresh directory");
     let link_dir = format!("--link-dir={}", home.path("everybodys").display());
-    // A later installation and the end of it know where the links are.
+    // Later installations and the uninstallation find the links.
     for options in
         [&["--skip-systemd", &link_dir][..], &["--skip-systemd", &link_dir], &["--skip-systemd"]]
     {
@@ -515,75 +693,265 @@ fn commands_are_linked_where_every_shell_finds_them() {
         }
     }
     home.script("everybodys/other", "#!/bin/sh\n");
-    // A link of the user's to a program of the user's beside the commands.
+    // A link of the user to a program of the user in the same directory as the commands.
     std::os::unix::fs::symlink(home.path(".local/bin/mine"), home.path("everybodys/mine"))
         .expect("a fresh link");
     home.install(&["--uninstall"]);
     let left: Vec<_> =
-        fs::read_dir(home.path("everybodys")).expect("it is there").flatten().collect();
+        fs::read_dir(home.path("everybodys")).expect("an existing file").flatten().collect();
     assert_eq!(left.len(), 2, "{left:?}");
     home.script("everybodys/squeue", "#!/bin/sh\n");
-    let told = home.refused(&["--skip-systemd", &link_dir]);
-    assert!(told.contains("everybodys/squeue exists and is not slotd's"), "{told}");
+    let printed = home.refused(&["--skip-systemd", &link_dir]);
+    assert!(printed.contains("everybodys/squeue exists and is not slotd's"), "{printed}");
 }
 
 #[test]
-fn another_runtime_root_gives_each_command_a_script_of_its_own() {
+fn with_a_custom_runtime_root_each_command_is_a_script() {
     let home = Home::new(NO_MANAGER);
     let elsewhere = format!("--runtime-root={}", home.path("elsewhere").display());
     home.install(&["--skip-systemd"]);
     home.install(&["--skip-systemd", &elsewhere]);
     let program = |name: &str| home.path(".local/bin").join(name);
     for name in commands() {
-        assert!(!program(&name).is_symlink(), "{name} is a link still");
+        assert!(!program(&name).is_symlink(), "{name} is still a link");
         let script = fs::read_to_string(program(&name)).expect("a script");
         assert!(script.ends_with(&format!("slotd.bin {name} \"$@\"\n")), "{name}: {script}");
     }
-    // Links of the user's: one to slotd, and one in its place.
+    // Links of the user: one to slotd, and one in place of slotd.
     std::os::unix::fs::symlink("slotd", program("mine")).expect("a fresh link");
-    fs::write(home.path("precious"), "data").expect("ours");
-    fs::remove_file(program("slotd")).expect("it is there");
+    fs::write(home.path("precious"), "data").expect("a writable home");
+    fs::remove_file(program("slotd")).expect("an existing file");
     std::os::unix::fs::symlink(home.path("precious"), program("slotd")).expect("a fresh link");
-    home.install(&[
-        "--skip-systemd",
-        &format!("--runtime-root={}", home.path(".local/share/slotd").display()),
-    ]);
+    let default = format!("--runtime-root={}", home.path(".local/share/slotd").display());
+    let printed = home.refused(&["--skip-systemd", &default]);
+    assert!(printed.contains("bin/slotd exists and is not slotd's"), "{printed}");
+    fs::remove_file(program("slotd")).expect("the link");
+    home.install(&["--skip-systemd", &default]);
     assert!(commands().iter().all(|name| program(name).is_symlink()));
     assert!(fs::read(program("slotd")).expect("a program").starts_with(b"\x7fELF"));
-    assert_eq!(fs::read_to_string(home.path("precious")).expect("ours"), "data");
+    assert_eq!(fs::read_to_string(home.path("precious")).expect("a writable home"), "data");
     home.install(&["--uninstall"]);
     assert!(program("mine").is_symlink() && !program("squeue").is_symlink());
 }
 
+/// Makes a command without root's right to write to any directory.
+fn without_rights_of_root(command: Command) -> Command {
+    if !nix::unistd::geteuid().is_root() {
+        return command;
+    }
+    let rights = "-dac_override,-dac_read_search,-fowner";
+    let mut limited = Command::new("setpriv");
+    limited.arg(format!("--bounding-set={rights}")).arg(format!("--inh-caps={rights}"));
+    limited.arg("--").arg(command.get_program()).args(command.get_args()).env_clear();
+    for (name, value) in command.get_envs() {
+        limited.env(name, value.unwrap_or_default());
+    }
+    if let Some(dir) = command.get_current_dir() {
+        limited.current_dir(dir);
+    }
+    limited
+}
+
+fn set_mode(path: &Path, mode: u32) {
+    fs::set_permissions(path, fs::Permissions::from_mode(mode)).expect("our own directory");
+}
+
 #[test]
-fn a_purge_leaves_what_slotd_did_not_make() {
+fn uninstall_continues_after_files_that_cannot_be_deleted() {
+    let home = Home::new(NO_MANAGER);
+    fs::create_dir(home.path("links")).expect("a fresh directory");
+    let link_dir = format!("--link-dir={}", home.path("links").display());
+    home.install(&["--skip-systemd", &link_dir]);
+    let root = home.path(".local/share/slotd");
+    home.run("slotd-daemon", &["start"]);
+    home.run("slotd-daemon", &["stop"]);
+    let fixed = [".local/bin", ".local/share/man/man1", "links", ".local/share/slotd/lib"];
+    fixed.iter().for_each(|dir| set_mode(&home.path(dir), 0o555));
+    let uninstall = |options: &[&str]| {
+        let mut command = home.command(program());
+        command.arg("uninstall").args(options).stdin(Stdio::null());
+        let output = without_rights_of_root(command).output().expect("a running process");
+        (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
+    };
+    let (code, printed) = uninstall(&["--purge-runtime"]);
+    assert_eq!(code, Some(1), "{printed}");
+    for left in [".local/bin/sbatch", ".local/share/man/man1/sbatch.1", "links/squeue"]
+        .map(|left| home.path(left))
+        .into_iter()
+        .chain([root.join("lib/state.db")])
+    {
+        let line = format!("slotd: error: cannot delete {}: Permission denied", left.display());
+        assert!(printed.contains(&line) && left.symlink_metadata().is_ok(), "{line}: {printed}");
+    }
+    for gone in [
+        ".config/slotd/slotd.env",
+        ".local/share/bash-completion/completions/sbatch",
+        ".local/share/slotd/run/slotd.lock",
+    ] {
+        assert!(!home.path(gone).exists(), "{gone}");
+    }
+    // The rest is still known.
+    fixed.iter().for_each(|dir| set_mode(&home.path(dir), 0o755));
+    assert_eq!(uninstall(&[]), (Some(0), String::new()));
+    assert_eq!(fs::read_dir(home.path("links")).expect("the directory").count(), 0);
+    assert!(!home.path(".local/bin/slotd").exists() && !home.path(".config/slotd").exists());
+}
+
+#[test]
+fn link_dir_gets_all_links_or_none() {
+    let home = Home::new(NO_MANAGER);
+    let dir = home.path("links");
+    fs::create_dir(&dir).expect("a fresh directory");
+    let link_dir = format!("--link-dir={}", dir.display());
+    home.script("links/squeue", "#!/bin/sh\n");
+    let printed = home.refused(&["--skip-systemd", &link_dir]);
+    assert!(printed.contains("links/squeue exists and is not slotd's"), "{printed}");
+    assert_eq!(fs::read_dir(&dir).expect("the directory").count(), 1);
+    assert!(!home.path(".local/bin").exists(), "nothing was installed");
+    // Without the right to write there, nothing is recorded either.
+    fs::remove_file(dir.join("squeue")).expect("the script");
+    set_mode(&dir, 0o555);
+    let install = |options: &[&str]| {
+        let mut command = home.command(program());
+        command.args(["install", "--skip-systemd"]).args(options);
+        without_rights_of_root(command).output().expect("a running process")
+    };
+    let output = install(&[&link_dir]);
+    let printed = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{printed}");
+    assert!(printed.contains("run sudo ln -s "), "{printed}");
+    assert_eq!(fs::read_dir(&dir).expect("the directory").count(), 0);
+    assert!(install(&[]).status.success(), "the directory is forgotten");
+    set_mode(&dir, 0o755);
+    home.install(&["--skip-systemd", &link_dir]);
+    set_mode(&dir, 0o555);
+    assert!(install(&[&link_dir]).status.success(), "all links are there");
+    set_mode(&dir, 0o755);
+    // The directory of the commands, by any name.
+    symlink(home.path(".local/bin"), home.path("also")).expect("a fresh link");
+    for name in [".local/bin", "also"] {
+        let same = format!("--link-dir={}", home.path(name).display());
+        let printed = home.refused(&["--skip-systemd", &same]);
+        let why = "is the directory of the commands themselves: choose another one";
+        assert!(printed.contains(why), "{printed}");
+    }
+}
+
+#[test]
+fn a_broken_environment_file_blocks_only_what_needs_it() {
+    let home = Home::new(NO_MANAGER);
+    home.install(&[]);
+    let (file, root) = (home.path(".config/slotd/slotd.env"), home.path(".local/share/slotd"));
+    let run = |words: &[&str], has_root: bool| {
+        let mut command = home.command(program());
+        command.args(words);
+        if has_root {
+            command.env("SLOTD_ROOT", &root);
+        }
+        let output = command.output().expect("a running process");
+        (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
+    };
+    let broken: [(&str, &dyn Fn()); 3] = [
+        ("not NAME=VALUE: what", &|| fs::write(&file, "what\n").expect("a writable home")),
+        ("it is not a regular file", &|| {
+            nix::unistd::mkfifo(&file, nix::sys::stat::Mode::S_IRWXU).expect("a FIFO")
+        }),
+        ("it is not a regular file", &|| fs::create_dir(&file).expect("a fresh directory")),
+    ];
+    for (why, make) in broken {
+        fs::remove_file(&file).expect("the file");
+        make();
+        for action in ["status", "stop"] {
+            let (code, printed) = run(&["daemon", action], false);
+            assert_eq!(code, Some(1), "{printed}");
+            assert!(printed.contains(why) && printed.contains("with SLOTD_ROOT"), "{printed}");
+        }
+        let (code, printed) = run(&["daemon", "status"], true);
+        assert_eq!(code, Some(0), "{printed}");
+        assert!(printed.starts_with("slotd: warning: ") && printed.contains(why), "{printed}");
+        for words in [&["daemon", "start"][..], &["daemon", "restart"], &["install"]] {
+            let (code, printed) = run(words, true);
+            assert!(code == Some(1) && printed.contains(why), "{words:?}: {printed}");
+        }
+        assert_eq!(run(&["daemon", "status"], true).0, Some(0), "it still runs");
+        if file.is_dir() {
+            break;
+        }
+    }
+    assert_eq!(run(&["daemon", "stop"], true).0, Some(0));
+    assert_eq!(run(&["daemon", "status"], true).0, Some(3));
+    let (code, printed) = run(&["uninstall"], false);
+    assert!(code == Some(1) && printed.contains("with --runtime-root or SLOTD_ROOT"), "{printed}");
+    let (code, printed) = run(&["uninstall", "--purge-runtime"], true);
+    assert_eq!((code, printed), (Some(0), String::new()));
+    assert!(!root.exists() && !home.path(".local/bin/slotd").exists() && file.is_dir());
+}
+
+#[test]
+fn an_installation_on_a_drained_host_sends_no_job() {
+    let home = Home::new(NO_MANAGER);
+    home.install(&[]);
+    home.run("slotd", &["drain", "new", "fan"]);
+    let printed = home.install(&[]);
+    let why = "the host is drained (new fan), so no job starts until `slotd resume`";
+    assert!(printed.contains(why) && printed.contains("slotd is installed"), "{printed}");
+    assert_eq!(home.run("squeue", &["-h"]), "");
+    home.run("slotd", &["resume"]);
+    assert!(home.install(&[]).contains("COMPLETED"));
+}
+
+#[test]
+fn uninstall_without_an_installation_deletes_nothing() {
+    let home = Home::new(NO_MANAGER);
+    let (bin, config) = (home.path(".local/bin"), home.path(".config/slotd"));
+    let data = home.path(".local/share/slotd");
+    for dir in [&bin, &config, &data] {
+        fs::create_dir_all(dir).expect("a writable home");
+    }
+    fs::write(home.path("mine.env"), "SLOTD_CPUS=1\n").expect("a writable home");
+    symlink(home.path("mine.env"), config.join("slotd.env")).expect("a link");
+    symlink("/nowhere", bin.join("slotd")).expect("a link");
+    fs::write(bin.join("slotd.bin"), "another program").expect("a writable home");
+    for options in [&["--uninstall"][..], &["--uninstall", "--purge-runtime"]] {
+        let message = home.install(options);
+        assert!(message.contains("slotd.env, which is a link"), "{message}");
+        assert!(message.contains("bin/slotd, which is not slotd's"), "{message}");
+        assert!(message.contains("nothing is installed in"), "{message}");
+        assert!(!message.contains("kept the jobs") && !message.contains("removed"), "{message}");
+    }
+    assert!(bin.join("slotd").is_symlink() && bin.join("slotd.bin").exists());
+    assert!(config.join("slotd.env").exists() && data.exists());
+}
+
+#[test]
+fn a_purge_keeps_foreign_files() {
     let home = Home::new(NO_MANAGER);
     let root = home.path("data");
     fs::create_dir(&root).expect("fresh");
-    fs::write(root.join("thesis.tex"), "").expect("ours");
+    fs::write(root.join("thesis.tex"), "").expect("a writable home");
     let root = root.to_str().expect("text");
     assert!(
         home.refused(&["--uninstall", "--purge-runtime", "--runtime-root", root])
             .contains("does not look like")
     );
     home.install(&["--runtime-root", root]);
-    let said = home.install(&["--uninstall", "--purge-runtime"]);
-    assert!(!said.contains("the runtime root there is no"), "{said}");
-    // The environment file named the root; it went with the installation.
+    let message = home.install(&["--uninstall", "--purge-runtime"]);
+    assert!(!message.contains("the runtime root there is no"), "{message}");
+    // The environment file with the root was removed with the installation.
     assert!(home.path("data/thesis.tex").exists());
     assert!(!home.path("data/lib").exists() && !home.path("data/run").exists());
 }
 
 #[test]
-fn a_purge_deletes_nothing_through_a_link_and_no_name_of_others() {
+fn a_purge_deletes_nothing_through_links_and_no_foreign_names() {
     let home = Home::new(NO_MANAGER);
     home.install(&[]);
     let (lib, scratch) = (home.path(".local/share/slotd/lib"), home.path("scratch"));
     for dir in
         ["jobs/7/inner", "jobs/mine", "snapshots/1-2", "snapshots/gone.3-4", "snapshots/thesis"]
     {
-        fs::create_dir_all(lib.join(dir)).expect("ours");
-        fs::write(lib.join(dir).join("file"), "").expect("ours");
+        fs::create_dir_all(lib.join(dir)).expect("a writable home");
+        fs::write(lib.join(dir).join("file"), "").expect("a writable home");
     }
     let own = [
         "state.db",
@@ -596,19 +964,19 @@ fn a_purge_deletes_nothing_through_a_link_and_no_name_of_others() {
     let others =
         ["state.db.thesis", "state.dbase", "state.db.replaced", "gpus.notes", "host_use.mine"];
     for name in own.iter().chain(&others) {
-        fs::write(lib.join(name), "").expect("ours");
+        fs::write(lib.join(name), "").expect("a writable home");
     }
-    fs::create_dir(lib.join("state.db.new")).expect("ours");
-    fs::create_dir_all(scratch.join("7")).expect("ours");
-    fs::rename(lib.join("jobs"), home.path("jobs")).expect("ours");
-    std::os::unix::fs::symlink(&scratch, lib.join("jobs")).expect("a link");
+    fs::create_dir(lib.join("state.db.new")).expect("a writable home");
+    fs::create_dir_all(scratch.join("7")).expect("a writable home");
+    fs::rename(lib.join("jobs"), home.path("jobs")).expect("a writable home");
+    symlink(&scratch, lib.join("jobs")).expect("a link");
     let refused = home.refused(&["--uninstall", "--purge-runtime"]);
     assert!(refused.contains("lib/jobs: it is a link"), "{refused}");
     assert!(scratch.join("7").exists() && lib.join("snapshots/1-2").exists());
     fs::remove_file(lib.join("jobs")).expect("the link");
-    fs::rename(home.path("jobs"), lib.join("jobs")).expect("ours");
-    let said = home.install(&["--uninstall", "--purge-runtime"]);
-    assert!(said.contains("jobs/mine") && said.contains("snapshots/thesis"), "{said}");
+    fs::rename(home.path("jobs"), lib.join("jobs")).expect("a writable home");
+    let message = home.install(&["--uninstall", "--purge-runtime"]);
+    assert!(message.contains("jobs/mine") && message.contains("snapshots/thesis"), "{message}");
     assert!(lib.join("jobs/mine/file").exists() && lib.join("snapshots/thesis/file").exists());
     assert!(!lib.join("jobs/7").exists() && !lib.join("snapshots/1-2").exists());
     assert!(!lib.join("snapshots/gone.3-4").exists() && scratch.join("7").exists());
@@ -620,8 +988,8 @@ fn a_purge_deletes_nothing_through_a_link_and_no_name_of_others() {
 }
 
 #[test]
-fn a_purge_that_meets_waiting_jobs_or_a_job_that_has_just_come_deletes_nothing() {
-    // A manager that gets a job in while the service is being stopped.
+fn a_purge_deletes_nothing_while_there_are_jobs() {
+    // A manager that submits a job while the service is stopping.
     let late = A_MANAGER.replace(
         "  disable) end ;;",
         "  stop) [ ! -e \"$HOME/late\" ] || PATH=$HOME/.local/bin:$PATH sh \"$HOME/late\"; end ;;\n  \
@@ -632,8 +1000,8 @@ fn a_purge_that_meets_waiting_jobs_or_a_job_that_has_just_come_deletes_nothing()
         home.install(&[]);
         let purge = ["--uninstall", "--purge-runtime"];
         let held = home.run("sbatch", &["--parsable", "-H", "--wrap", "true"]);
-        let told = home.refused(&purge);
-        assert!(told.contains("there are waiting jobs, 1 of them (see squeue)"), "{told}");
+        let printed = home.refused(&purge);
+        assert!(printed.contains("there are pending jobs (1), see squeue"), "{printed}");
         let pid = home.run("slotd", &["daemon", "status"]);
         home.run("scancel", &[held.trim()]);
         assert_eq!(home.run("squeue", &["-h"]), "");
@@ -643,13 +1011,13 @@ fn a_purge_that_meets_waiting_jobs_or_a_job_that_has_just_come_deletes_nothing()
                 "sbatch -H --wrap true; sbatch --wrap 'echo >begun; sleep 1000'; \
                  until [ -e begun ]; do sleep 0.01; done; rm \"$0\"\n",
             )
-            .expect("ours");
-            let told = home.refused(&purge);
+            .expect("a writable home");
+            let printed = home.refused(&purge);
             assert!(
-                told.contains("there are running jobs, 1 of them, and waiting jobs, 1 of them"),
-                "{told}"
+                printed.contains("there are running jobs (1) and pending jobs (1)"),
+                "{printed}"
             );
-            // All is as before, and another daemon serves it.
+            // Everything is unchanged, but served by a new daemon.
             assert_ne!(home.run("slotd", &["daemon", "status"]), pid);
             assert_eq!(home.run("squeue", &["-h", "-o", "%T", "-S", "i"]), "PENDING\nRUNNING\n");
             assert!(home.path(".local/bin/sbatch").exists());
@@ -666,7 +1034,7 @@ fn a_purge_that_meets_waiting_jobs_or_a_job_that_has_just_come_deletes_nothing()
 }
 
 #[test]
-fn a_daemon_beside_the_shell_is_started_told_about_and_stopped() {
+fn a_background_daemon_is_started_reported_and_stopped() {
     let home = Home::new(NO_MANAGER);
     let daemon = |action: &str| {
         let output = home
@@ -674,103 +1042,129 @@ fn a_daemon_beside_the_shell_is_started_told_about_and_stopped() {
             .args(["daemon", action])
             .env("SLOTD_CPUS", "7")
             .output()
-            .expect("it runs");
+            .expect("a running process");
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         (output.status.code(), text(&output.stdout), text(&output.stderr))
     };
     let root = home.path(".local/share/slotd");
-    let none = (Some(3), format!("no daemon serves {}\n", root.display()), String::new());
+    let none = (Some(3), format!("no daemon is running for {}\n", root.display()), String::new());
     assert_eq!(daemon("status"), none);
     assert_eq!(daemon("stop").0, Some(0));
 
-    // A daemon that cannot serve says why, and where it said it.
+    // If a daemon cannot serve, the error contains the reason and the path of its log.
     let file = home.path(".config/slotd/slotd.env");
-    fs::create_dir_all(file.parent().expect("its directory")).expect("ours");
-    fs::write(&file, "SLOTD_LOG = 'loud'\n").expect("ours");
-    let (code, _, said) = daemon("start");
-    assert_eq!(code, Some(1), "{said}");
+    fs::create_dir_all(file.parent().expect("its directory")).expect("a writable home");
+    fs::write(&file, "SLOTD_LOG = 'loud'\n").expect("a writable home");
+    let (code, _, message) = daemon("start");
+    assert_eq!(code, Some(1), "{message}");
     assert!(
-        said.contains("SLOTD_LOG=\"loud\": expected error, warn, info, debug or trace"),
-        "{said}"
+        message.contains("SLOTD_LOG=\"loud\": expected error, warn, info, debug or trace"),
+        "{message}"
     );
-    assert!(said.contains("ended before it served") && said.contains("run/slotd.log"), "{said}");
-    fs::write(&file, "SLOTD_CPUS=3\nexport SLOTD_LOG=info\n").expect("ours");
-    let (code, _, said) = daemon("start");
+    assert!(
+        message.contains("exited before it was ready") && message.contains("run/slotd.log"),
+        "{message}"
+    );
+    fs::write(&file, "SLOTD_CPUS=3\nexport SLOTD_LOG=info\n").expect("a writable home");
+    let (code, _, message) = daemon("start");
     assert_eq!(
-        (code, said.contains("slotd.env:2: no NAME=VALUE: export SLOTD_LOG=info")),
+        (code, message.contains("slotd.env:2: not NAME=VALUE: export SLOTD_LOG=info")),
         (Some(1), true),
-        "{said}"
+        "{message}"
     );
 
-    fs::write(&file, "SLOTD_CPUS=3\nSLOTD_CORES=3\n").expect("ours");
-    let (code, told, said) = daemon("start");
-    assert_eq!(code, Some(0), "{said}");
-    assert!(said.contains("SLOTD_CPUS of this shell has no effect"), "{said}");
-    let pid = told
+    fs::write(&file, "SLOTD_CPUS=3\nSLOTD_CORES=3\n").expect("a writable home");
+    let (code, printed, message) = daemon("start");
+    assert_eq!(code, Some(0), "{message}");
+    assert!(message.contains("SLOTD_CPUS in this shell has no effect"), "{message}");
+    let pid = printed
         .split("(process ")
         .nth(1)
         .and_then(|rest| rest.split(',').next())
         .expect("its process");
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).expect("it runs");
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).expect("a running process");
     let session =
         stat.rsplit(')').next().and_then(|rest| rest.split_whitespace().nth(3)).expect("a session");
-    assert_eq!(session, pid, "it left the session of its caller");
-    let (code, told, _) = daemon("status");
+    assert_eq!(session, pid, "it is in its own session");
+    let (code, printed, _) = daemon("status");
     let version = format!("version {}\n", env!("CARGO_PKG_VERSION"));
     assert_eq!(code, Some(0));
     assert!(
-        told.contains(&format!(
+        printed.contains(&format!(
             "(process {pid})\n{version}socket {}/run/slotd.sock\n",
             root.display()
         )),
-        "{told}"
+        "{printed}"
     );
     let cpus = must(home.command(program()).args(["sinfo", "-h", "-N", "-o", "%c"]), || home.log());
     assert_eq!(cpus.trim(), "3", "the setting of the file");
     let log = home.log();
-    let last = log.lines().find(|line| line.contains(" serves ")).expect("it says so");
+    let last = log.lines().find(|line| line.contains(" started in ")).expect("the log line");
     let (time, level) = (&last[..29], &last[29..36]);
     assert!(time.as_bytes()[10] == b'T' && time.contains("+00:00") && level == " INFO  ", "{last}");
-    assert!(log.contains("SLOTD_CORES is no setting of slotd"), "{log}");
+    assert!(log.contains("SLOTD_CORES is not a slotd setting"), "{log}");
 
-    // What the file says holds without a restart, as far as that is possible, and is told where it
-    // is not.
+    // Changes of the file apply without a restart as far as possible. The others are reported.
     let scontrol = |action: &str| {
-        let output = home.command(program()).args(["scontrol", action]).output().expect("it runs");
+        let output =
+            home.command(program()).args(["scontrol", action]).output().expect("a running process");
         (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
     };
     fs::write(&file, "SLOTD_CPUS=5\nSLOTD_FEATURES=fast\nSLOTD_KILL_WAIT=7\nSLOTD_CORES=3\n")
-        .expect("ours");
+        .expect("a writable home");
     let remarks = [
-        "SLOTD_KILL_WAIT holds after the next start of the daemon",
-        "SLOTD_CORES is no setting of slotd and has no effect",
+        "SLOTD_KILL_WAIT takes effect after a restart of the daemon",
+        "SLOTD_CORES is not a slotd setting and has no effect",
     ]
     .map(|what| format!("scontrol: warning: {}: {what}\n", file.display()));
     assert_eq!(scontrol("reconfigure"), (Some(0), remarks.concat()));
-    let told =
+    let printed =
         must(home.command(program()).args(["sinfo", "-h", "-N", "-o", "%c %f"]), || home.log());
-    assert_eq!(told.trim(), "5 cpu,fast");
+    assert_eq!(printed.trim(), "5 cpu,fast");
     let shown = must(home.command(program()).args(["scontrol", "show", "config"]), || home.log());
     let has = |key: &str, value: &str| {
         shown.lines().any(|line| line.starts_with(key) && line.ends_with(&format!("= {value}")))
     };
     assert!(has("SlotdCpus", "5") && has("KillWait", "30 sec"), "{shown}");
-    fs::write(&file, "SLOTD_CPUS=many\nSLOTD_FEATURES=slow\n").expect("ours");
-    let (code, said) = scontrol("reconfigure");
-    assert_eq!(code, Some(1), "{said}");
+    fs::write(&file, "SLOTD_CPUS=many\nSLOTD_FEATURES=slow\n").expect("a writable home");
+    let (code, message) = scontrol("reconfigure");
+    assert_eq!(code, Some(1), "{message}");
     assert!(
-        said.starts_with("slurm_reconfigure error: SLOTD_CPUS=\"many\": expected a number of CPUs"),
-        "{said}"
+        message
+            .starts_with("slurm_reconfigure error: SLOTD_CPUS=\"many\": expected a number of CPUs"),
+        "{message}"
     );
-    let told =
+    let printed =
         must(home.command(program()).args(["sinfo", "-h", "-N", "-o", "%c %f"]), || home.log());
-    assert_eq!(told.trim(), "5 cpu,fast", "all is as it was");
+    assert_eq!(printed.trim(), "5 cpu,fast", "nothing changed");
 
-    assert_eq!(daemon("stop").1, "stopped; running jobs go on\n");
+    // Without an option, a restart reads the file of the running daemon.
+    let other = home.path("other.env");
+    fs::write(&other, "SLOTD_CPUS=2\n").expect("a writable home");
+    fs::write(&file, "SLOTD_CPUS=5\n").expect("a writable home");
+    let restart =
+        |options: &[&str]| home.run(program(), &[&["daemon", "restart"], options].concat());
+    let cpus = || home.run(program(), &["sinfo", "-h", "-N", "-o", "%c"]);
+    assert!(!restart(&["--env-file", "other.env"]).contains("as before"));
+    let printed = restart(&[]);
+    let expected = format!("the settings are those of {}, as before\n", other.display());
+    assert!(printed.starts_with(&expected), "{printed}");
+    assert_eq!(cpus(), "2\n");
+    assert!(!restart(&["--env-file", file.to_str().expect("text")]).contains("as before"));
+    assert_eq!((restart(&[]).contains("as before"), cpus()), (false, "5\n".to_owned()));
+    // The daemon's working directory is not the caller's.
+    fs::write(home.path("relative.toml"), "").expect("a writable home");
+    fs::write(&file, "SLOTD_CONFIG=relative.toml\n").expect("a writable home");
+    let (code, _, message) = daemon("restart");
+    let expected = "SLOTD_CONFIG=\"relative.toml\": expected an absolute path";
+    assert!(code == Some(1) && message.contains(expected), "{message}");
+    assert_eq!(cpus(), "5\n");
+
+    assert_eq!(daemon("stop").1, "stopped; running jobs continue\n");
     assert_eq!(daemon("status"), none);
     assert_eq!(
-        fs::read_dir(root.join("run")).expect("there").count(),
+        fs::read_dir(root.join("run")).expect("an existing file").count(),
         4,
-        "the log, two locks, and the mark of a launch"
+        "the log, two locks, and the file of a launch"
     );
 }

@@ -1,5 +1,5 @@
-//! `sjobmgr`: many steps in one job, in order and side by side, each with its record; and what
-//! survives a kill.
+//! `sjobmgr`: many steps in one job, in order and in parallel, with a record for each, even if
+//! processes are killed.
 
 use serde_json::Value;
 use slotd_kit::disk::{SmallDisk, limit_files};
@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::time::Duration;
 
-/// Lines `JobName|State|ExitCode` of the numbered steps of a job.
+/// Returns the fields JobID, JobName, State and ExitCode of each numbered step of a job.
 fn steps(slotd: &Slotd, job: u32) -> Vec<Vec<String>> {
     let args = ["-nP", "-j", &job.to_string(), "-o", "JobID,JobName,State,ExitCode"];
     let out = slotd.cmd("sacct", &args).ok();
@@ -23,25 +23,25 @@ fn status(slotd: &Slotd, job: u32) -> Option<Value> {
     (out.code == 0).then(|| serde_json::from_str(&out.stdout).unwrap())
 }
 
-/// A job that runs `sjobmgr run ARGS` and prints its exit code.
+/// Submits a job that runs `sjobmgr run ARGS` and prints its exit code.
 fn manage(slotd: &Slotd, args: &str) -> u32 {
     slotd.wrap(&["-c", "2"], &format!("sjobmgr run {args}; echo code $?"))
 }
 
-/// The last line of its output.
+/// Waits for the end of the job and returns the last line of its output.
 fn code(slotd: &Slotd, job: u32) -> String {
     slotd.wait_end(job);
     slotd.output(job).lines().last().unwrap_or_default().to_owned()
 }
 
-/// The manager of a job, once it answers.
+/// Waits until the manager of a job responds, and returns its process ID.
 fn manager(slotd: &Slotd, job: u32) -> i32 {
     let pid = slotd.wait("a manager", || status(slotd, job)?.get("pid")?.as_i64());
     i32::try_from(pid).unwrap()
 }
 
 #[test]
-fn a_graph_gives_what_plain_shell_gives_and_each_step_has_its_record() {
+fn a_graph_of_steps_runs_in_order_with_a_record_for_each_step() {
     let slotd = Slotd::start();
     let text = r#"
         [defaults]
@@ -71,12 +71,12 @@ fn a_graph_gives_what_plain_shell_gives_and_each_step_has_its_record() {
     });
     assert_eq!(slotd.read("all"), expected);
     let steps = steps(&slotd, job);
-    assert_eq!(steps.len(), 67, "66 steps, one of them twice: {steps:?}");
+    assert_eq!(steps.len(), 67, "66 steps, and one of them twice: {steps:?}");
     let ends: Vec<&[String]> =
         steps.iter().filter(|step| step[1] == "square-7").map(|step| &step[2..]).collect();
     assert_eq!(ends, [["FAILED", "3:0"], ["COMPLETED", "0:0"]]);
     assert_eq!((steps[0][1].as_str(), steps[66][1].as_str()), ("prepare", "reduce"));
-    // The numbers that were not used are given again.
+    // Reserved step numbers that were not used are used by the next step.
     let next = slotd
         .wrap(&["-c", "2"], "sjobmgr run -Q - < /dev/null; srun -n1 sh -c 'echo $SLURM_STEP_ID'");
     slotd.wait_state(next, "COMPLETED");
@@ -84,12 +84,12 @@ fn a_graph_gives_what_plain_shell_gives_and_each_step_has_its_record() {
 }
 
 #[test]
-fn a_step_that_the_daemon_was_not_told_of_yet_is_cancelled_and_signalled() {
+fn steps_that_the_daemon_has_no_record_of_yet_can_be_signalled() {
     let slotd = Slotd::start();
     let own = "$SLURM_JOB_ID.$SLURM_STEP_ID";
     let cancels = format!("scancel {own} 2>> refused; exec sleep 1000");
     let signals = format!(
-        "trap 'echo told >> told; exit 0' USR1; scancel -s USR1 {own} 2>> refused; sleep 1000 & wait"
+        "trap 'echo signalled >> signalled; exit 0' USR1; scancel -s USR1 {own} 2>> refused; sleep 1000 & wait"
     );
     let lines: String =
         (0..8).map(|n| format!("{}\n", if n % 2 == 0 { &cancels } else { &signals })).collect();
@@ -98,23 +98,24 @@ fn a_step_that_the_daemon_was_not_told_of_yet_is_cancelled_and_signalled() {
     slotd.wait("eight ends", || {
         (status(&slotd, job)?.get("running")?.as_u64() == Some(1)).then_some(())
     });
-    // Numbers that no step has, one of them the manager's.
+    // Step numbers that do not exist, one of them in the manager's range.
     for number in [500, 1_000_000] {
         let refused = slotd.cmd("scancel", &[format!("{job}.{number}")]).fails(1);
         assert!(refused.stderr.contains("Invalid job id specified"), "{refused:?}");
     }
     slotd.open("go");
     assert_eq!(code(&slotd, job), "code 143", "{}", slotd.output(job));
-    // The shell may tell there of the signal, which the command gets as well.
+    // The file may also contain the shell's message about the signal, which the command gets as
+    // well.
     assert!(!slotd.read("refused").contains("error"), "{}", slotd.read("refused"));
-    assert_eq!(slotd.read("told"), "told\n".repeat(4));
+    assert_eq!(slotd.read("signalled"), "signalled\n".repeat(4));
     let mut ends: Vec<String> = steps(&slotd, job).iter().map(|step| step[2..].join(" ")).collect();
     ends.sort();
     assert_eq!(ends, [vec!["CANCELLED 0:15"; 4], vec!["COMPLETED 0:0"; 5]].concat());
 }
 
 #[test]
-fn what_became_of_steps_is_told_after_the_end_of_their_manager() {
+fn the_outcome_of_steps_is_available_after_their_manager_ended() {
     let slotd = Slotd::start();
     let text = r#"
         step = [
@@ -130,21 +131,21 @@ fn what_became_of_steps_is_told_after_the_end_of_their_manager() {
         for names in well 'bad-*' hopeless late nosuch ''; do sjobmgr wait $names; echo $names $?; done";
     let job = slotd.wrap(&["-c", "2"], script);
     slotd.wait_state(job, "COMPLETED");
-    let note =
-        format!("sjobmgr: the manager of job {job} has ended: this is what its journal tells");
-    let left = "(\"late\"): their manager has ended\n  hint: sjobmgr run --resume FILE runs them";
+    let note = format!("sjobmgr: the manager of job {job} has ended: showing its journal");
+    let left =
+        "(\"late\"): their manager has ended\n  hint: run them with sjobmgr run --resume FILE";
     let expected = format!(
-        "sjobmgr: 1 steps were not run: sjobmgr run --resume FILE runs them\nrun 2\n{note}\n\
+        "sjobmgr: 1 step was not run: run them with sjobmgr run --resume FILE\nrun 2\n{note}\n\
          NAME  STATE         STEP PRIORITY TRIES REASON\nbad-2 {:<9} {:>8} {:>8} {:>5}\n\
          well 0\nbad-* 2\nhopeless 1\n\
-         sjobmgr: error: 1 of 1 steps have not run {left}\nlate 1\n\
-         sjobmgr: error: the journal of job {job} has no step \"nosuch\", and its manager has ended\n  \
+         sjobmgr: error: 1 of 1 step has not run {left}\nlate 1\n\
+         sjobmgr: error: the manager of job {job} has ended, and its journal has no step \"nosuch\"\n  \
          hint: sjobmgr list shows the names\nnosuch 1\n\
-         sjobmgr: error: 1 of 6 steps have not run {left}\n2\n",
+         sjobmgr: error: 1 of 6 steps has not run {left}\n2\n",
         "FAILED", "", "", 1
     );
     assert_eq!(slotd.output(job), expected);
-    // And after that of the job.
+    // The journal is also available after the end of the job.
     let out = slotd.cmd("sjobmgr", &["list", "--json", &format!("--jobid={job}")]).ok();
     assert_eq!(out.stderr, format!("{note}\n"));
     let rows: Vec<Value> = serde_json::from_str(&out.stdout).unwrap();
@@ -157,12 +158,12 @@ fn what_became_of_steps_is_told_after_the_end_of_their_manager() {
     let names = ["bad-1", "bad-2", "hopeless", "late", "stops", "well"];
     assert_eq!(rows, names.into_iter().zip(states).collect::<Vec<_>>());
     let none = slotd.cmd("sjobmgr", &["wait", "--jobid=77"]).fails(1);
-    assert!(none.stderr.starts_with("sjobmgr: error: no manager runs in job 77"), "{none:?}");
+    assert!(none.stderr.starts_with("sjobmgr: error: no manager is running in job 77"), "{none:?}");
     assert!(!slotd.job_dir(77).exists());
 }
 
 #[test]
-fn any_line_of_shell_is_a_step_that_ignores_no_signal() {
+fn any_shell_command_can_be_a_step() {
     let slotd = Slotd::start();
     slotd.write(
         "lines",
@@ -201,8 +202,8 @@ fn a_running_step_is_a_step_of_its_job() {
             .to_owned()
     };
     slotd.wait("its memory", || rss().strip_suffix('K')?.parse::<u64>().ok().filter(|kb| *kb > 0));
-    // A step that wants something for itself waits until the manager is gone; one that shares does
-    // not.
+    // A step that needs CPUs of its own waits until the manager has ended. A step that overlaps
+    // does not wait.
     let mut srun = slotd.spawn({
         let mut command = slotd.command("srun");
         command.args([&format!("--jobid={job}"), "-n1", "echo", "mine"]);
@@ -225,14 +226,14 @@ fn a_running_step_is_a_step_of_its_job() {
     };
     assert_eq!(of("sleep-2").unwrap(), ["CANCELLED", "0:15"]);
     assert_eq!(of("until-1").unwrap(), ["COMPLETED", "0:0"]);
-    // As srun ends with that of a step that was cancelled.
+    // The exit code is the same as srun's for a cancelled step.
     assert_eq!(slotd.output(job).lines().last(), Some("code 143"));
 }
 
-/// Steps of a layer.
+/// The number of steps in a layer.
 const LAYER: u32 = 40;
 
-/// How many times each name stands in a file.
+/// Counts the occurrences of each line.
 fn counts(text: &str) -> BTreeMap<String, u32> {
     text.lines().fold(BTreeMap::new(), |mut counts, name| {
         *counts.entry(name.to_owned()).or_default() += 1;
@@ -240,8 +241,9 @@ fn counts(text: &str) -> BTreeMap<String, u32> {
     })
 }
 
-/// Layers: each step waits for all of the layer before, and notes that it has run. Those of even
-/// layers are tried again where they fail; the last one of each odd layer fails.
+/// Returns step definitions in layers. Each step waits for all steps of the previous layer and
+/// records that it has run. Steps of even layers are retried if they fail, and the last step of
+/// each odd layer fails.
 fn layers(count: u32, size: u32) -> String {
     (0..count).fold(String::new(), |mut text, layer| {
         let after = if layer > 0 { format!("after = \"afterany:l{}-*\"\n", layer - 1) } else { String::new() };
@@ -256,19 +258,19 @@ fn layers(count: u32, size: u32) -> String {
     })
 }
 
-/// Who is killed.
+/// The process to kill.
 #[derive(Debug, Clone, Copy)]
 enum Victim {
     Daemon,
     Manager,
-    /// The manager's parent, which starts the steps.
+    /// The parent of the manager, which starts the steps.
     Launcher,
 }
 
-/// `SLOTD_TEST_STEPS` makes it as long as one likes, `SLOTD_TEST_SEED=N` makes the same choices
-/// again.
+/// `SLOTD_TEST_STEPS` sets the number of steps. `SLOTD_TEST_SEED=N` repeats the random choices of
+/// another run.
 #[test]
-fn kills_of_the_daemon_the_manager_and_its_launcher_lose_no_step_and_run_none_twice() {
+fn kills_lose_no_step_and_run_none_twice() {
     use Victim::{Daemon, Launcher, Manager};
     let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
     let count = u32::try_from(number("SLOTD_TEST_STEPS").unwrap_or(600)).unwrap() / LAYER * LAYER;
@@ -278,8 +280,8 @@ fn kills_of_the_daemon_the_manager_and_its_launcher_lose_no_step_and_run_none_tw
     let mut slotd = Slotd::start();
     slotd.write("layers.toml", layers(count / LAYER, LAYER));
     let kills = 7;
-    // Runs follow each other until nothing is killed any more. One that finds nothing left to do
-    // does nothing.
+    // The job starts managers one after the other until the last kill. A manager without remaining
+    // steps does nothing.
     let run = "sjobmgr run -Q --resume layers.toml";
     let job = slotd.wrap(&["-c", "2"], &format!("until [ -e enough ]; do {run}; done; {run}"));
     let mut moments: Vec<usize> = (0..kills).map(|_| random.usize(1..count as usize)).collect();
@@ -319,19 +321,20 @@ fn kills_of_the_daemon_the_manager_and_its_launcher_lose_no_step_and_run_none_tw
     check_layers(&slotd, job, count, kills);
 }
 
-/// The process that starts the manager's steps.
+/// Returns the process that starts the manager's steps.
 fn launchers_pid(slotd: &Slotd, job: u32) -> Option<i32> {
     proc::parent(managers_pid(slotd, job)?)
         .filter(|pid| proc::cmdline(*pid).contains("sjobmgr run"))
 }
 
-/// The process of the manager, daemon or no daemon.
+/// Returns the process of the manager. Works without a daemon.
 fn managers_pid(slotd: &Slotd, job: u32) -> Option<i32> {
     let status = status(slotd, job)?;
     i32::try_from(status.get("pid")?.as_i64()?).ok()
 }
 
-/// All steps have ended, each run has its record, and nothing that ended has run again.
+/// Asserts that all steps have ended, that each run has a record, and that no step ran again after
+/// it had ended.
 fn check_layers(slotd: &Slotd, job: u32, count: u32, kills: usize) {
     let runs = counts(&slotd.read("ran"));
     let mut recorded: BTreeMap<String, Vec<String>> = BTreeMap::new();
@@ -363,7 +366,7 @@ fn check_layers(slotd: &Slotd, job: u32, count: u32, kills: usize) {
 }
 
 #[test]
-fn another_job_goes_on_where_the_last_one_ended() {
+fn another_job_resumes_where_the_last_one_ended() {
     let slotd = Slotd::start();
     let text = format!(
         r#"
@@ -392,7 +395,7 @@ fn another_job_goes_on_where_the_last_one_ended() {
 }
 
 #[test]
-fn what_makes_no_sense_is_told_and_nothing_starts() {
+fn invalid_step_files_are_refused_and_start_nothing() {
     let slotd = Slotd::start();
     slotd.write(
         "cycle.toml",
@@ -404,21 +407,21 @@ fn what_makes_no_sense_is_told_and_nothing_starts() {
         "large.jsonl",
         "{\"name\":\"a\",\"command\":\"touch ran\"}\n{\"command\":\"x\",\"cpus\":3}\n",
     );
-    for (file, said) in [
-        ("cycle.toml", "cycle.toml: line 1: the steps wait for each other: a after b after a"),
+    for (file, wanted) in [
+        ("cycle.toml", "cycle.toml: line 1: dependency cycle: a after b after a"),
         ("key.toml", "key.toml: line 5: unknown key \"comand\"\n  hint: did you mean command?"),
         ("large.jsonl", "large.jsonl: line 2: step \"x-2\" asks for 3 CPUs; the job has 2 CPUs"),
         ("none.toml", "could not read"),
     ] {
         let job = manage(&slotd, file);
         assert_eq!(code(&slotd, job), "code 1");
-        assert!(slotd.output(job).contains(said), "{}", slotd.output(job));
+        assert!(slotd.output(job).contains(wanted), "{}", slotd.output(job));
         assert!(steps(&slotd, job).is_empty() && !slotd.exists("ran"));
-        // Nothing is submitted for it either.
+        // Outside of a job, nothing is submitted either.
         let before = slotd.all_records().len();
         let refused = slotd.cmd("sjobmgr", &["run", "-c", "2", file]).fails(1);
         assert!(
-            refused.stderr.starts_with("sjobmgr: error: ") && refused.stderr.contains(said),
+            refused.stderr.starts_with("sjobmgr: error: ") && refused.stderr.contains(wanted),
             "{refused:?}"
         );
         assert_eq!(slotd.all_records().len(), before);
@@ -439,49 +442,54 @@ fn what_makes_no_sense_is_told_and_nothing_starts() {
 }
 
 #[test]
-fn outside_of_a_job_one_is_submitted() {
+fn steps_are_read_from_a_shell_pipe_but_not_from_a_fifo() {
+    let slotd = Slotd::start();
+    slotd.sh("mkfifo steps.fifo").ok();
+    let script = "#!/bin/bash\nsjobmgr run -Q <(echo 'echo piped'); sjobmgr run -Q steps.fifo; \
+                  echo code $?\n";
+    let job = slotd.script(&[], script);
+    slotd.wait_end(job);
+    let output = slotd.output(job);
+    assert!(output.contains("piped\n") && output.ends_with("code 1\n"), "{output}");
+    assert!(output.contains("steps.fifo: it is a FIFO: "), "{output}");
+}
+
+#[test]
+fn run_submits_a_job_if_it_is_outside_of_one() {
     let slotd = Slotd::start();
     slotd.write("steps", "echo one $SLURM_CPUS_ON_NODE\n");
     let out = slotd.cmd("sjobmgr", &["run", "-c", "2", "-Q", "steps"]).ok();
     assert_eq!(out.stdout, "Submitted batch job 1\n");
-    assert_eq!(
-        out.stderr,
-        "sjobmgr: this is not within a job: a job is submitted that runs the steps\n"
-    );
+    assert_eq!(out.stderr, "sjobmgr: not inside a job: submitting a job that runs the steps\n");
     slotd.wait_state(1, "COMPLETED");
     assert_eq!(slotd.output(1), "one 1\n");
     assert_eq!(slotd.job(1).tres().0, 2);
     let refused = slotd.cmd("sjobmgr", &["list"]).fails(1);
-    assert!(
-        refused.stderr.starts_with("sjobmgr: error: this is not within a job\n"),
-        "{refused:?}"
-    );
-    // Standard input by name: a file has another one, and a pipe has none.
+    assert!(refused.stderr.starts_with("sjobmgr: error: not inside a job\n"), "{refused:?}");
+    // `/dev/stdin` works if it is a file, because a file has another name. A pipe has none.
     slotd.sh("sjobmgr run -Q /dev/stdin < steps").ok();
     slotd.wait_state(2, "COMPLETED");
     assert_eq!(slotd.output(2), "one 1\n");
     let refused = slotd.sh("cat steps | sjobmgr run /dev/stdin").fails(1);
-    let said = "sjobmgr: error: /dev/stdin is no regular file: the job that is submitted could not read it\n  \
-                hint: write the steps into a file, or call sjobmgr within a job: sbatch, salloc\n";
-    assert_eq!(refused.stderr, said);
+    let wanted = "sjobmgr: error: /dev/stdin is not a regular file: the submitted job could not read it\n  \
+                hint: write the steps to a file, or run sjobmgr inside a job: sbatch, salloc\n";
+    assert_eq!(refused.stderr, wanted);
     slotd.write("steps", "# nothing yet\n\n");
     let refused = slotd.cmd("sjobmgr", &["run", "steps"]).fails(1);
-    assert_eq!(
-        refused.stderr,
-        "sjobmgr: error: steps: there is no step in it: no job is submitted\n"
-    );
+    assert_eq!(refused.stderr, "sjobmgr: error: steps contains no steps: no job was submitted\n");
     slotd.write("steps", format!("true\necho '{}'\n", "x".repeat(200_000)));
     let refused = slotd.cmd("sjobmgr", &["run", "steps"]).fails(1);
-    let said = "sjobmgr: error: steps: line 2: step \"echo-2\": a word of its command of 200007 bytes is too long";
-    assert!(refused.stderr.starts_with(said), "{}", &refused.stderr[..200]);
+    let wanted =
+        "sjobmgr: error: steps: line 2: step \"echo-2\": an argument of 200007 bytes is too long";
+    assert!(refused.stderr.starts_with(wanted), "{}", &refused.stderr[..200]);
     slotd.write("steps", b"true\necho \xff\n");
     let refused = slotd.cmd("sjobmgr", &["run", "steps"]).fails(1);
-    assert!(refused.stderr.ends_with("steps: it is no text in UTF-8\n"), "{refused:?}");
+    assert!(refused.stderr.ends_with("steps: not valid UTF-8\n"), "{refused:?}");
     assert_eq!(slotd.all_records().len(), 2);
 }
 
 #[test]
-fn names_that_are_made_are_nobody_elses_and_a_shells_brackets_are_a_shells() {
+fn generated_step_names_are_unique_and_shell_brackets_are_kept() {
     let slotd = Slotd::start();
     slotd.write("more", "{ echo again; } >> ran\n[ -e ran ] && echo there >> ran\n");
     slotd.write("steps", "{ echo x; } >> ran\n\nsjobmgr run more && sjobmgr submit -- true && sjobmgr run - < more\n");
@@ -493,7 +501,7 @@ fn names_that_are_made_are_nobody_elses_and_a_shells_brackets_are_a_shells() {
     assert_eq!(names, ["sh-1", "sh-4", "sh-5", "sh-7", "sh-8", "sjobmgr-3", "true-6"]);
     let refused = slotd.sh("sjobmgr run --resume - < more").fails(1);
     assert!(
-        refused.stderr.starts_with("sjobmgr: error: standard input has no name to go on with\n"),
+        refused.stderr.starts_with("sjobmgr: error: cannot resume from standard input\n"),
         "{refused:?}"
     );
     let piped = manage(&slotd, "-Q -j 0 - < more");
@@ -530,12 +538,12 @@ fn a_step_that_runs_again_appends_to_its_output() {
     assert_eq!(
         slotd.read("b.out"),
         "b\nb\n",
-        "the second manager goes on, and the first one began anew"
+        "the second manager appends, and the first one truncated the file"
     );
 }
 
 #[test]
-fn a_step_that_kills_its_manager_leaves_nothing_behind() {
+fn a_killed_manager_leaves_no_step_behind() {
     let slotd = Slotd::start();
     slotd.write("steps", "echo $$ > pid; exec sleep 1000\n");
     let job = slotd.wrap(
@@ -545,14 +553,14 @@ fn a_step_that_kills_its_manager_leaves_nothing_behind() {
     let pid: i32 = slotd.wait_text("pid", "\n").trim().parse().unwrap();
     proc::signal(manager(&slotd, job), proc::KILL);
     slotd.wait_state(job, "COMPLETED");
-    assert!(!proc::is_alive(pid), "the step ends with its manager");
+    assert!(!proc::is_alive(pid), "the step outlived its manager");
     let out = slotd.output(job);
     assert!(
         out.contains("the manager was killed by signal 9, and 1 running steps with it"),
         "{out}"
     );
     let codes: Vec<&str> = out.lines().filter(|line| line.starts_with("code")).collect();
-    assert_eq!(codes, ["code 137", "code 137"], "it ran once, and asked for no retry");
+    assert_eq!(codes, ["code 137", "code 137"], "the step ran once, because it has no retry");
     assert_eq!(
         steps(&slotd, job),
         [[format!("{job}.0"), "echo-1".into(), "FAILED".into(), "0:9".into()]]
@@ -560,7 +568,7 @@ fn a_step_that_kills_its_manager_leaves_nothing_behind() {
 }
 
 #[test]
-fn a_step_that_kills_what_started_it_ends_the_manager_in_words_and_all_that_ran_is_recorded() {
+fn a_step_that_kills_its_launcher_ends_the_manager_with_a_message() {
     let slotd = Slotd::start();
     let text = r#"
         [[step]]
@@ -579,7 +587,7 @@ fn a_step_that_kills_what_started_it_ends_the_manager_in_words_and_all_that_ran_
     let script =
         "sjobmgr run steps.toml; echo code $?; sjobmgr run --resume steps.toml; echo code $?";
     let job = slotd.wrap(&["-c", "2"], script);
-    // The first step asked for no retry.
+    // The first step has no retry.
     assert_eq!(code(&slotd, job), "code 137");
     let out = slotd.output(job);
     assert!(
@@ -597,7 +605,7 @@ fn a_step_that_kills_what_started_it_ends_the_manager_in_words_and_all_that_ran_
 }
 
 #[test]
-fn of_two_that_begin_at_once_one_becomes_the_manager_and_runs_the_steps_of_both() {
+fn one_of_two_concurrent_managers_runs_the_steps_of_both() {
     let slotd = Slotd::start();
     for (name, other) in [("one", "two"), ("two", "one")] {
         let command = format!("touch {name}.up; {}", slotd.gate(&format!("{other}.up")));
@@ -610,14 +618,18 @@ fn of_two_that_begin_at_once_one_becomes_the_manager_and_runs_the_steps_of_both(
     assert_eq!(code(&slotd, job), "code 0");
     let out = slotd.output(job);
     let count = |text: &str| out.lines().filter(|line| line.contains(text)).count();
-    assert_eq!((count("code 0"), count("a manager runs in this job already")), (2, 1), "{out}");
+    assert_eq!(
+        (count("code 0"), count("a manager is already running in this job")),
+        (2, 1),
+        "{out}"
+    );
 }
 
 #[test]
-fn steps_are_handed_in_listed_held_and_moved_while_the_manager_runs() {
+fn steps_can_be_submitted_listed_held_and_moved_while_the_manager_runs() {
     let slotd = Slotd::start();
-    // The first step submits others, from within. They wait for the two CPUs, which the gate has
-    // until it opens; each of those whose order is looked at takes both.
+    // The first step submits others. They wait for the two CPUs, which the gate has until it opens.
+    // The steps whose order is tested use both CPUs, so they run one at a time.
     slotd.write(
         "driver",
         "sjobmgr submit -J held -n1 -- sh -c 'echo held $SLURM_STEP_ID >> ran'\n\
@@ -656,7 +668,7 @@ fn steps_are_handed_in_listed_held_and_moved_while_the_manager_runs() {
 }
 
 #[test]
-fn a_client_that_does_not_read_holds_nobody_up() {
+fn a_client_that_does_not_read_does_not_block_the_manager() {
     use std::io::Write as _;
     use std::os::unix::net::UnixStream;
     let slotd = Slotd::start();
@@ -667,14 +679,14 @@ fn a_client_that_does_not_read_holds_nobody_up() {
     let job = manage(&slotd, "-Q steps.toml");
     manager(&slotd, job);
     let path = slotd.job_dir(job).join("sjobmgr.sock");
-    let mut deaf = UnixStream::connect(&path).unwrap();
-    // Each asks for the list of many steps, and reads none of it.
+    let mut silent = UnixStream::connect(&path).unwrap();
+    // Requests the list of many steps repeatedly without reading any response.
     let many: String = (0..2000)
         .map(|n| format!("{{\"name\":\"m{n}\",\"command\":\"true\",\"after\":\"gate\"}}\n"))
         .collect();
-    deaf.write_all(many.as_bytes()).unwrap();
-    // It is let go while it still asks.
-    let _ = deaf.write_all("{\"request\":\"list\"}\n".repeat(200).as_bytes());
+    silent.write_all(many.as_bytes()).unwrap();
+    // The manager disconnects the client before all requests are written.
+    let _ = silent.write_all("{\"request\":\"list\"}\n".repeat(200).as_bytes());
     slotd.wait("all steps", || {
         (status(&slotd, job)?.get("steps")?.as_u64() == Some(2001)).then_some(())
     });
@@ -685,7 +697,7 @@ fn a_client_that_does_not_read_holds_nobody_up() {
 }
 
 #[test]
-fn what_the_daemon_was_not_told_it_reads_when_the_job_ends() {
+fn the_daemon_reads_missed_records_when_the_job_ends() {
     let mut slotd = Slotd::start();
     slotd.write("steps", format!("{}\nexit 5\n", slotd.gate("go")));
     let job = slotd
@@ -700,12 +712,12 @@ fn what_the_daemon_was_not_told_it_reads_when_the_job_ends() {
     let ends: Vec<Vec<String>> =
         steps(&slotd, job).into_iter().map(|step| step[2..].to_vec()).collect();
     assert_eq!(ends, [["COMPLETED", "0:0"], ["FAILED", "5:0"]]);
-    let said = slotd.output(job);
-    assert!(said.contains("the daemon is away: it reads the records of"), "{said}");
+    let printed = slotd.output(job);
+    assert!(printed.contains("the daemon is down: it will read the records of"), "{printed}");
 }
 
 #[test]
-fn a_full_disk_stops_what_has_not_started_and_costs_no_end_that_was_seen() {
+fn a_full_disk_starts_no_steps_and_loses_no_recorded_end() {
     let slotd = Slotd::start();
     let step = |name: &str, gate: &str, after: &str| {
         let gate = slotd.gate(gate);
@@ -725,7 +737,7 @@ fn a_full_disk_stops_what_has_not_started_and_costs_no_end_that_was_seen() {
     let pid = manager(&slotd, job);
     limit_files(pid, Some(0));
     slotd.open("first");
-    // Its words are not written either.
+    // Its messages cannot be written either.
     slotd.wait("a drain", || {
         (status(&slotd, job)?.get("halted")?.as_bool() == Some(true)).then_some(())
     });
@@ -738,7 +750,7 @@ fn a_full_disk_stops_what_has_not_started_and_costs_no_end_that_was_seen() {
         ["code 1", "code 0"],
         "{out}"
     );
-    assert!(out.contains("1 steps were not run"), "{out}");
+    assert!(out.contains("1 step was not run"), "{out}");
     assert_eq!(counts(&slotd.read("ran")).into_values().collect::<Vec<_>>(), [1, 1, 1]);
     let ends: Vec<Vec<String>> =
         steps(&slotd, job).into_iter().map(|step| step[1..].to_vec()).collect();
@@ -746,11 +758,11 @@ fn a_full_disk_stops_what_has_not_started_and_costs_no_end_that_was_seen() {
 }
 
 #[test]
-fn a_job_that_is_cancelled_lets_its_steps_end_and_records_how() {
+fn the_steps_of_a_cancelled_job_may_finish_and_are_recorded() {
     let slotd = Slotd::setup().set("SLOTD_KILL_WAIT", 60).start();
-    let last_words = "trap 'until [ -e go ]; do sleep 0.02; done; echo saved >> ran; exit 3' TERM; echo up >> up; \
+    let handler = "trap 'until [ -e go ]; do sleep 0.02; done; echo saved >> ran; exit 3' TERM; echo up >> up; \
                       while :; do sleep 0.02; done";
-    slotd.write("steps", format!("{last_words}\nsleep 1000\ntrue\n"));
+    slotd.write("steps", format!("{handler}\nsleep 1000\ntrue\n"));
     for command in ["sjobmgr run steps", "exec sjobmgr run steps"] {
         let job = slotd.wrap(&["-c", "2"], command);
         slotd.wait_text("up", "up");
@@ -774,17 +786,17 @@ fn a_job_that_is_cancelled_lets_its_steps_end_and_records_how() {
 }
 
 #[test]
-fn an_interrupt_lets_steps_end_and_a_second_one_ends_them() {
+fn an_interrupt_lets_steps_finish_and_a_second_one_ends_them() {
     let slotd = Slotd::start();
     slotd.write("steps", "sleep 1000\nsleep 1000\nsleep 1000\n");
-    // One of the two processes hears of it, or, by Ctrl-C, both.
+    // Either process gets the signal, or both do, as with Ctrl-C.
     let to_one = |job: u32| proc::signal(manager(&slotd, job), 2);
     let to_other = |job: u32| proc::signal(launchers_pid(&slotd, job).unwrap(), 2);
     let to_both =
         |job: u32| proc::signal(-proc::parent(launchers_pid(&slotd, job).unwrap()).unwrap(), 2);
     let ways: [&dyn Fn(u32); 3] = [&to_one, &to_other, &to_both];
     for interrupt in ways {
-        // The shell leaves it to them.
+        // The shell ignores the interrupt, so that they handle it.
         let job = slotd.wrap(&["-c", "2"], "trap : INT; sjobmgr run steps; echo code $?");
         slotd.wait("two steps", || {
             (status(&slotd, job)?.get("running")?.as_u64() == Some(2)).then_some(())
@@ -795,7 +807,7 @@ fn an_interrupt_lets_steps_end_and_a_second_one_ends_them() {
         });
         assert_eq!(status(&slotd, job).unwrap()["running"], 2);
         interrupt(job);
-        // As its record.
+        // The exit code matches the record.
         assert_eq!(code(&slotd, job), "code 143");
         let ends: Vec<Vec<String>> =
             steps(&slotd, job).into_iter().map(|step| step[2..].to_vec()).collect();
@@ -804,14 +816,14 @@ fn an_interrupt_lets_steps_end_and_a_second_one_ends_them() {
 }
 
 #[test]
-fn a_job_whose_time_is_over_is_queued_again_as_long_as_each_run_gets_something_done() {
+fn a_timed_out_job_is_requeued_while_it_makes_progress() {
     let slotd = Slotd::start();
-    // Each step but the first hangs when it runs for the first time.
+    // Each step except the first hangs in its first run.
     let text = "[defaults]\ncommand = \"echo {n} >> ran; until [ $(grep -c {n} ran) -gt 1 ]; do sleep 0.02; done\"\n\
                 [[step]]\nname = \"s{n}\"\nforeach = { n = \"1-3\" }\n[[step]]\nname = \"s0\"\ncommand = \"true\"\npriority = 1\n";
     slotd.write("steps.toml", text);
-    // The manager ends the steps a second before. Until then one step has ended and the next one
-    // has begun, on a busy machine too.
+    // The manager ends the steps one second before the time limit. By then, one step has ended and
+    // the next one has begun, also on a busy machine.
     let out = slotd
         .cmd("sjobmgr", &["run", "-c", "1", "--requeue", "-t", "0:05", "-o", "out", "steps.toml"])
         .ok();
@@ -822,25 +834,25 @@ fn a_job_whose_time_is_over_is_queued_again_as_long_as_each_run_gets_something_d
 }
 
 #[test]
-fn memory_that_is_told_of_a_step_is_not_that_of_what_started_it() {
+fn the_memory_of_a_step_does_not_include_its_launcher() {
     let slotd = Slotd::start();
     slotd.write("steps", "true\n: && x=$(head -c 60000000 /dev/zero | tr '\\0' x)\n");
     let job = manage(&slotd, "-Q steps");
     assert_eq!(code(&slotd, job), "code 0");
-    let told =
+    let printed =
         slotd.cmd("sacct", &["-nP", "-j", &job.to_string(), "-o", "JobName,MaxRSS"]).ok().stdout;
     let kb = |name: &str| {
         let line =
-            told.lines().find(|line| line.starts_with(name)).unwrap().split_once('|').unwrap().1;
+            printed.lines().find(|line| line.starts_with(name)).unwrap().split_once('|').unwrap().1;
         line.trim_end_matches('K').parse().unwrap_or(0u64)
     };
-    assert!(kb("true-1") < 5_000 && kb("sh-2") > 50_000, "{told}");
+    assert!(kb("true-1") < 5_000 && kb("sh-2") > 50_000, "{printed}");
 }
 
 #[test]
-fn a_disk_that_fills_up_keeps_steps_from_starting_until_there_is_room() {
+fn on_a_full_disk_steps_wait_until_there_is_space() {
     let mut slotd = Slotd::setup().prepare();
-    // The database lies beside it.
+    // The database is on another disk.
     let jobs = slotd.root.join("lib/jobs");
     std::fs::create_dir_all(&jobs).unwrap();
     let Some(disk) = SmallDisk::mount(&jobs, 2 << 20) else { return };
@@ -866,8 +878,7 @@ fn a_disk_that_fills_up_keeps_steps_from_starting_until_there_is_room() {
         "{out}"
     );
     assert!(
-        out.contains("the journal of the steps cannot be written")
-            && out.contains("steps were not run"),
+        out.contains("cannot write the step journal") && out.contains(" not run: run them with"),
         "{out}"
     );
     let ran = counts(&slotd.read("ran"));

@@ -1,19 +1,19 @@
-//! After many jobs the daemon, its launcher and the disk are as they were before them.
-//! `SLOTD_TEST_JOBS=10000 cargo test --test leaks -- --nocapture` asks for more jobs, and prints
+//! After many jobs, the daemon, its launcher and the disk must be as before.
+//! `SLOTD_TEST_JOBS=10000 cargo test --test it leaks:: -- --nocapture` runs more jobs and prints
 //! the figures.
 
 use slotd_kit::Slotd;
 use std::fs;
 use std::path::Path;
 
-/// What the daemon and its files are made of.
+/// The resources that the daemon uses.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Figures {
     descriptors: usize,
     threads: usize,
-    /// On behalf of the test, the daemon aside: its launcher.
+    /// Processes of the test other than the daemon: its launcher.
     processes: usize,
-    /// Files and folders below the root, but for those of the jobs that are kept.
+    /// Files and directories below the root, except those of stored jobs.
     files: usize,
     memory_kb: u64,
 }
@@ -43,7 +43,7 @@ impl Figures {
     }
 }
 
-/// Runs an array of so many tasks, with a client that waits for it.
+/// Runs an array with this many tasks, with a client that waits for it.
 fn run(slotd: &Slotd, tasks: u32) {
     let array = format!("1-{tasks}");
     slotd
@@ -52,25 +52,25 @@ fn run(slotd: &Slotd, tasks: u32) {
 }
 
 #[test]
-fn after_many_jobs_everything_is_as_it_was() {
+fn many_jobs_leak_no_resources() {
     let jobs: u32 =
         std::env::var("SLOTD_TEST_JOBS").map_or(100, |text| text.parse().expect("SLOTD_TEST_JOBS"));
     let slotd = Slotd::setup().set("SLOTD_MIN_JOB_AGE", 0).start();
     run(&slotd, 100);
-    // Whoever asks costs something too, once.
+    // The first client also causes a one-time cost.
     slotd.cmd("squeue", &[] as &[&str]).ok();
     let settled = |what: &str, is_settled: &dyn Fn(&Figures) -> bool| {
         slotd.wait(what, || Some(Figures::of(&slotd)).filter(is_settled))
     };
-    // The first look at what the host uses, which makes a file of it, comes after the last end.
+    // The first sample of the host's use, which creates a file, is taken after the last end.
     let host_use = slotd.root.join("lib/host_use.jsonl");
-    slotd.wait("a look at what the host uses", || host_use.exists().then_some(()));
-    let before = settled("the watchers are gone", &|figures| figures.processes == 1);
+    slotd.wait("a sample of the host's use", || host_use.exists().then_some(()));
+    let before = settled("the end of the watchers", &|figures| figures.processes == 1);
     for _ in 0..jobs / 100 {
         run(&slotd, 100);
     }
-    // Threads that had nothing to do for a while are gone, and what they had open.
-    let is_no_more = |now: &Figures| {
+    // Idle threads end after a while and close their files.
+    let has_no_more = |now: &Figures| {
         let pairs = [
             (now.descriptors, before.descriptors),
             (now.threads, before.threads),
@@ -78,21 +78,21 @@ fn after_many_jobs_everything_is_as_it_was() {
         ];
         now.processes == before.processes && pairs.iter().all(|(now, before)| now <= before)
     };
-    let after = slotd_kit::until(|| Some(Figures::of(&slotd)).filter(is_no_more))
+    let after = slotd_kit::until(|| Some(Figures::of(&slotd)).filter(has_no_more))
         .unwrap_or_else(|| Figures::of(&slotd));
     println!("{jobs} jobs: before {before:?}, after {after:?}");
-    assert!(is_no_more(&after), "before {before:?}, after {jobs} jobs {after:?}");
+    assert!(has_no_more(&after), "before {before:?}, after {jobs} jobs {after:?}");
     assert!(
         after.memory_kb < before.memory_kb + 8 * 1024,
         "memory: {before:?}, after {jobs} jobs {after:?}"
     );
-    // An end is shown a moment before the database has it.
+    // An end is visible slightly before the database has it.
     let all = format!("{} jobs ", 100 + jobs / 100 * 100);
     slotd.wait("all ends in the database", || {
-        let told = slotd.line("slotd clean --older-than 0s --dry-run").ok().stdout;
-        told.starts_with(&all).then_some(())
+        let printed = slotd.line("slotd clean --older-than 0s --dry-run").ok().stdout;
+        printed.starts_with(&all).then_some(())
     });
     slotd.cmd("slotd", &["clean", "--older-than", "0s", "--yes"]).ok();
     let kept = fs::read_dir(slotd.root.join("lib/jobs")).unwrap().count();
-    assert_eq!(kept, 0, "job folders are left after slotd clean");
+    assert_eq!(kept, 0, "slotd clean left job directories");
 }

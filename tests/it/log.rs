@@ -1,16 +1,16 @@
-//! `slotd log`, `slotd run`, `slotd wait`: the output of jobs by their numbers, followed to the
-//! end.
+//! `slotd log`, `slotd run` and `slotd wait`: following jobs and their output by job ID.
 
 use slotd_kit::Slotd;
 use std::fs;
 use std::io::Write;
 use std::time::{Duration, SystemTime};
 
-/// A job that writes to both streams and waits for a gate before it goes on.
+/// Starts a job that writes to both streams, waits for a gate, and writes again.
 fn two_streams(slotd: &Slotd) -> u32 {
     let script = "echo out1; echo err1 >&2; touch begun; until [ -e gate ]; do sleep 0.02; done; echo out2; echo err2 >&2; exit 3";
     let job = slotd.wrap(&["-o", "job.out", "-e", "job.err"], script);
-    slotd_kit::until(|| slotd.work().join("begun").exists().then_some(())).expect("it has begun");
+    slotd_kit::until(|| slotd.work().join("begun").exists().then_some(()))
+        .expect("the job should begin");
     job
 }
 
@@ -19,7 +19,7 @@ fn open_gate(slotd: &Slotd) {
 }
 
 #[test]
-fn the_output_of_a_job_is_shown_by_its_number() {
+fn log_prints_the_output_of_a_job() {
     let slotd = Slotd::start();
     let lines = slotd.wrap(&[], "seq 100000");
     let job = two_streams(&slotd);
@@ -38,13 +38,17 @@ fn the_output_of_a_job_is_shown_by_its_number() {
         "slotd: error: there is no job 999\n  hint: `sacct` lists all jobs\n",
     );
     let own = slotd.sh(&format!("slotd log {lines} >>slurm-{lines}.out")).fails(1);
-    assert!(own.stderr.contains("it is also where it would be shown"), "{}", own.stderr);
+    assert!(
+        own.stderr.contains("cannot show this file, because the output goes to it"),
+        "{}",
+        own.stderr
+    );
     assert_eq!(slotd.line(&format!("slotd log -n 1 {lines}")).ok().stdout, "100000\n");
     open_gate(&slotd);
 }
 
 #[test]
-fn a_job_is_followed_to_its_end_and_its_exit_code_handed_on() {
+fn log_follows_a_job_to_its_end_and_returns_its_exit_code() {
     let slotd = Slotd::start();
     let job = two_streams(&slotd);
     let waiting = slotd.wrap(&["-d", &format!("afterany:{job}"), "-J", "after"], "echo late");
@@ -71,7 +75,7 @@ fn a_job_is_followed_to_its_end_and_its_exit_code_handed_on() {
 }
 
 #[test]
-fn following_outlives_the_daemon_and_a_file_that_is_replaced() {
+fn following_survives_a_daemon_crash_and_a_replaced_file() {
     let mut slotd = Slotd::start();
     let job = two_streams(&slotd);
     let mut command = slotd.command("slotd");
@@ -90,7 +94,7 @@ fn following_outlives_the_daemon_and_a_file_that_is_replaced() {
 }
 
 #[test]
-fn a_requeued_job_and_the_tasks_of_an_array_are_followed() {
+fn log_follows_requeued_jobs_and_array_tasks() {
     let slotd = Slotd::start();
     let again = slotd
         .wrap(&["--requeue"], "echo run $SLURM_RESTART_COUNT; test \"$SLURM_RESTART_COUNT\" = 1");
@@ -104,9 +108,9 @@ fn a_requeued_job_and_the_tasks_of_an_array_are_followed() {
 }
 
 #[test]
-fn a_command_is_run_as_a_job_and_its_exit_code_handed_on() {
+fn run_runs_a_command_as_a_job_and_returns_its_exit_code() {
     let slotd = Slotd::start();
-    // What an earlier job has left under this name is not shown.
+    // Old contents of the output file are not shown.
     let earlier = fs::File::create(slotd.work().join("run.out")).unwrap();
     (&earlier).write_all(b"old\n").unwrap();
     earlier.set_modified(SystemTime::now() - Duration::from_secs(60)).unwrap();
@@ -115,7 +119,7 @@ fn a_command_is_run_as_a_job_and_its_exit_code_handed_on() {
         .fails(7);
     assert_eq!(
         (out.stdout.as_str(), out.stderr.as_str()),
-        ("2 words\n", "slotd: job 1 is submitted\n")
+        ("2 words\n", "slotd: submitted job 1\n")
     );
     assert_eq!(slotd.show(1, "JobName"), "sh");
     slotd.line("slotd run -- true").ok();
@@ -124,29 +128,29 @@ fn a_command_is_run_as_a_job_and_its_exit_code_handed_on() {
 }
 
 #[test]
-fn a_run_that_is_interrupted_in_a_pipe_cancels_its_job() {
+fn an_interrupted_run_without_a_terminal_cancels_its_job() {
     let slotd = Slotd::start();
     let mut command = slotd.command("slotd");
     command.args(["run", "--", "sh", "-c", "echo begun; exec sleep 1000"]);
     let mut running = slotd.spawn(command);
-    running.wait_stderr("job 1 is submitted");
+    running.wait_stderr("submitted job 1");
     slotd.wait_state(1, "RUNNING");
     running.signal(libc::SIGINT);
     let out = running.end();
     assert_ne!(out.code, 0, "{out:?}");
-    assert!(out.stderr.contains("slotd: job 1 is cancelled\n"), "{out:?}");
+    assert!(out.stderr.contains("slotd: cancelling job 1\n"), "{out:?}");
     slotd.wait_state(1, "CANCELLED");
 }
 
 #[test]
-fn jobs_are_waited_for_without_a_word_in_a_pipe() {
+fn wait_prints_nothing_without_a_terminal() {
     let slotd = Slotd::start();
     let held = slotd.wrap(&["-H"], "true");
     slotd.expect(
         &format!("slotd log {held}"),
         0,
         "",
-        "slotd: job 1 is PENDING: it has no output yet\n",
+        "slotd: job 1 is PENDING and has no output yet\n",
     );
     let array = slotd.wrap(&["-a", "1-4"], "exit $((SLURM_ARRAY_TASK_ID % 3))");
     let other = slotd.wrap(&[], "true");

@@ -1,21 +1,23 @@
-//! Answers of many jobs come in parts, in the order in which they are shown.
+//! Responses with many jobs are sent in parts, in display order.
 
+use nix::errno::Errno;
 use nix::sys::socket::{MsgFlags, recv};
 use serde_json::{Value, json};
 use slotd_kit::{Slotd, wire};
 use std::io::Write;
 use std::os::fd::AsRawFd;
 
-/// More than one part has.
+/// More jobs than fit in one part.
 const CANCELLED: usize = 600;
 
-/// An array whose even tasks were cancelled, each for itself: a record each, and one for the rest.
+/// Submits an array and cancels its even tasks one by one, which makes a record for each and one
+/// for the rest.
 fn many_records() -> (Slotd, u32) {
     let slotd = Slotd::start();
     let array = slotd.wrap(&["-H", "-a", "0-1199"], "true");
     let even: Vec<String> = (0..CANCELLED).map(|i| format!("{array}_{}", 2 * i)).collect();
     slotd.cmd("scancel", &even).ok();
-    slotd.wait("all are cancelled", || {
+    slotd.wait("the cancellations", || {
         (slotd.line("squeue -h -t CA").ok().lines().len() == CANCELLED).then_some(())
     });
     (slotd, array)
@@ -26,7 +28,7 @@ fn of<'a>(answer: &'a Value, kind: &str) -> &'a Vec<Value> {
 }
 
 #[test]
-fn sacct_and_squeue_print_many_jobs_in_parts_as_if_they_were_one() {
+fn sacct_and_squeue_print_a_response_in_parts_as_one() {
     let (slotd, array) = many_records();
     for request in ["Accounting", "Jobs"] {
         let first = slotd.ask(&json!({ request: {} })).unwrap();
@@ -42,7 +44,7 @@ fn sacct_and_squeue_print_many_jobs_in_parts_as_if_they_were_one() {
     for (i, line) in listed.lines().into_iter().enumerate() {
         assert!(line.starts_with(&expected(i)), "{i}: {line}");
     }
-    // A table with bars is as wide as its widest cell, wherever that is.
+    // The column must fit the widest cell of all parts.
     let table = slotd.line("sacct -X -o %i").ok();
     assert_eq!(table.lines().len(), CANCELLED + 2);
     for line in ["sacct --json", "squeue -t all --json"] {
@@ -53,18 +55,21 @@ fn sacct_and_squeue_print_many_jobs_in_parts_as_if_they_were_one() {
 }
 
 #[test]
-fn a_long_answer_that_is_to_be_of_one_moment_ends_with_what_changed_meanwhile() {
+fn a_consistent_long_response_ends_with_the_jobs_that_changed() {
     let (slotd, array) = many_records();
     let held: Vec<u32> = (0..2).map(|_| slotd.wrap(&["-H"], "true")).collect();
     let numbers = |list: &Value, key: &str| -> Vec<u64> {
         let ids = list[key].as_array().into_iter().flatten();
         ids.map(|one| one.as_u64().or(one["job"]["id"].as_u64()).unwrap()).collect()
     };
-    // A part is more than a socket holds, so the next ones wait for this client.
+    // A part is larger than the socket buffer, so the next parts wait for this client.
     let mut socket = wire::connect(&slotd.root).unwrap();
     let request = json!({ "Jobs": { "one_moment": true } });
     socket.write_all(&wire::frame(request.to_string().as_bytes(), &[])).unwrap();
-    recv(socket.as_raw_fd(), &mut [0], MsgFlags::MSG_PEEK).expect("the first part");
+    // Reading from a socket with a timeout is interrupted if the process is stopped and continued.
+    let peek = || recv(socket.as_raw_fd(), &mut [0], MsgFlags::MSG_PEEK);
+    let arrived = std::iter::repeat_with(peek).find(|peeked| *peeked != Err(Errno::EINTR));
+    arrived.unwrap().expect("the first part");
     slotd.cancel(array);
     let new = slotd.wrap(&["-H"], "true");
     let first = wire::receive(&mut socket).unwrap();
@@ -85,7 +90,7 @@ fn a_long_answer_that_is_to_be_of_one_moment_ends_with_what_changed_meanwhile() 
     let again =
         last["jobs"].as_array().unwrap().iter().find(|view| view["job"]["id"] == array).unwrap();
     assert_eq!(again["job"]["run"]["state"], "CANCELLED");
-    // The command shows each record once.
+    // The command prints each record once.
     let shown = slotd.line("scontrol -o show job").ok();
     let mut rows: Vec<&str> =
         shown.lines().iter().map(|line| line.split(' ').next().unwrap()).collect();

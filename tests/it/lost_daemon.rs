@@ -1,5 +1,5 @@
-//! A daemon that dies, or whose answer gets lost, while a client is in the middle of something:
-//! what was asked for happens once, and the client goes on.
+//! A daemon dies or its response is lost while a client is waiting. The request must be carried out
+//! once, and the client must continue.
 
 use nix::sys::socket::{ControlMessage, ControlMessageOwned, MsgFlags, recvmsg, sendmsg};
 use slotd_kit::wire::connect;
@@ -10,52 +10,52 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::PathBuf;
 
-/// Stands between the clients and the daemon, on the daemon's socket.
-struct Between {
+/// A proxy between the clients and the daemon, on the daemon's socket.
+struct Proxy {
     listener: UnixListener,
     socket: PathBuf,
     aside: PathBuf,
 }
 
-impl Between {
-    fn take_over(slotd: &Slotd) -> Between {
+impl Proxy {
+    fn start(slotd: &Slotd) -> Proxy {
         let socket = slotd.root.join("run/slotd.sock");
         let aside = slotd.root.join("run/aside.sock");
         fs::rename(&socket, &aside).unwrap();
         let dir = File::open(slotd.root.join("run")).unwrap();
         let listener =
             UnixListener::bind(format!("/proc/self/fd/{}/slotd.sock", dir.as_raw_fd())).unwrap();
-        Between { listener, socket, aside }
+        Proxy { listener, socket, aside }
     }
 
     fn accept(&self) -> UnixStream {
         self.listener.accept().unwrap().0
     }
 
-    /// The daemon itself.
+    /// Connects to the daemon.
     fn daemon(&self) -> UnixStream {
         let dir = File::open(self.aside.parent().unwrap()).unwrap();
         UnixStream::connect(format!("/proc/self/fd/{}/aside.sock", dir.as_raw_fd())).unwrap()
     }
 
-    /// Nobody listens any more.
-    fn vanish(self) {
+    /// Removes the socket, so that nothing listens there.
+    fn remove(self) {
         fs::remove_file(&self.socket).unwrap();
     }
 
-    /// The daemon is back at its place: whoever asks next asks it, which is why this comes before a
-    /// connection is cut.
-    fn give_back(self) {
+    /// Moves the daemon's socket back. New clients then reach the daemon, so call this before
+    /// cutting a connection.
+    fn restore(self) {
         fs::rename(&self.aside, &self.socket).unwrap();
         drop(self.listener);
     }
 }
 
-/// One frame with its descriptors, as it came.
-struct Whole(Vec<u8>, Vec<OwnedFd>);
+/// A frame with its descriptors, as received.
+struct Frame(Vec<u8>, Vec<OwnedFd>);
 
-impl Whole {
-    fn receive(from: &UnixStream) -> Whole {
+impl Frame {
+    fn receive(from: &UnixStream) -> Frame {
         let (mut bytes, mut fds) = (Vec::new(), Vec::new());
         while Self::length(&bytes).is_none_or(|length| bytes.len() < length) {
             let want = Self::length(&bytes).unwrap_or(16) - bytes.len();
@@ -79,7 +79,7 @@ impl Whole {
             assert!(count > 0, "the connection ended within a frame");
             bytes.extend_from_slice(&chunk[..count]);
         }
-        Whole(bytes, fds)
+        Frame(bytes, fds)
     }
 
     fn length(bytes: &[u8]) -> Option<usize> {
@@ -103,50 +103,58 @@ impl Whole {
 }
 
 #[test]
-fn a_submission_whose_answer_is_lost_is_in_the_queue_once() {
+fn a_submission_with_a_lost_response_is_queued_once() {
     let slotd = Slotd::start();
-    let between = Between::take_over(&slotd);
+    let proxy = Proxy::start(&slotd);
     let mut sbatch = slotd.command("sbatch");
     sbatch.args(["-H", "--wrap", "true"]);
     let sbatch = slotd.spawn(sbatch);
-    let client = between.accept();
-    let request = Whole::receive(&client);
-    let daemon = between.daemon();
+    let client = proxy.accept();
+    let request = Frame::receive(&client);
+    let daemon = proxy.daemon();
     request.send(&daemon);
-    assert!(Whole::receive(&daemon).names("Submitted"));
-    between.give_back();
+    assert!(Frame::receive(&daemon).names("Submitted"));
+    proxy.restore();
     drop((client, daemon));
     let out = sbatch.end().ok();
     assert_eq!(out.stdout, "Submitted batch job 1\n");
-    assert!(
-        out.stderr.contains("sbatch: the daemon went away before it answered"),
-        "{}",
-        out.stderr
-    );
+    assert!(out.stderr.contains("sbatch: the daemon stopped before it answered"), "{}", out.stderr);
     assert_eq!(slotd.all_records().len(), 1);
 }
 
 #[test]
-fn a_submission_whose_answer_is_lost_with_two_daemons_is_in_the_queue_once() {
+fn completions_do_not_wait_for_a_daemon_that_hangs() {
+    let slotd = Slotd::start();
+    slotd.wrap(&["-H"], "true");
+    let words = ["complete", "bash", "--", "", "scancel "];
+    assert_eq!(slotd.cmd("slotd", &words).ok().stdout, "1\n");
+    proc::signal(slotd.daemon_pid(), libc::SIGSTOP);
+    let out = slotd.cmd("slotd", &words);
+    proc::signal(slotd.daemon_pid(), libc::SIGCONT);
+    assert_eq!(out.stdout, "");
+}
+
+#[test]
+fn a_submission_that_loses_its_response_twice_is_queued_once() {
     let mut slotd = Slotd::start();
-    let mut between = Some(Between::take_over(&slotd));
+    let mut proxy = Some(Proxy::start(&slotd));
     let mut sbatch = slotd.command("sbatch");
     sbatch.args(["-a", "0-3", "--wrap", "true"]);
     let sbatch = slotd.spawn(sbatch);
     for is_last in [false, true] {
-        let here = between.take().expect("it was set for this round");
-        let client = here.accept();
-        let request = Whole::receive(&client);
-        let daemon = here.daemon();
+        let current = proxy.take().expect("a proxy for this round");
+        let client = current.accept();
+        let request = Frame::receive(&client);
+        let daemon = current.daemon();
         request.send(&daemon);
-        assert!(Whole::receive(&daemon).names("Submitted"));
-        // It does not see the next daemon before this test stands in front of it.
+        assert!(Frame::receive(&daemon).names("Submitted"));
+        // The client must not connect to the next daemon before the proxy is in place.
         sbatch.signal(libc::SIGSTOP);
         slotd.kill9();
-        here.vanish();
+        current.remove();
         slotd.start_daemon();
         if !is_last {
-            between = Some(Between::take_over(&slotd));
+            proxy = Some(Proxy::start(&slotd));
         }
         drop(client);
         sbatch.signal(libc::SIGCONT);
@@ -158,36 +166,36 @@ fn a_submission_whose_answer_is_lost_with_two_daemons_is_in_the_queue_once() {
 }
 
 #[test]
-fn a_submission_that_is_lost_on_its_way_is_made_again() {
+fn a_lost_submission_is_sent_again() {
     let slotd = Slotd::start();
-    let between = Between::take_over(&slotd);
+    let proxy = Proxy::start(&slotd);
     let mut srun = slotd.command("srun");
     srun.args(["sh", "-c", "echo it ran; exit 5"]);
     let srun = slotd.spawn(srun);
-    let client = between.accept();
-    assert!(Whole::receive(&client).names("Submit"));
-    between.give_back();
+    let client = proxy.accept();
+    assert!(Frame::receive(&client).names("Submit"));
+    proxy.restore();
     drop(client);
     let out = srun.end().fails(5);
     assert_eq!(out.stdout, "it ran\n");
     assert_eq!(slotd.all_records().len(), 1);
 }
 
-/// An allocation that stays, and `srun` in it up to its request for a step.
-fn step_up_to_its_launch(
+/// Starts `srun` in an allocation, and forwards its messages up to its request for a step.
+fn step_up_to_launch(
     slotd: &Slotd,
-    between: &Between,
+    proxy: &Proxy,
     job: u32,
     script: &str,
-) -> (slotd_kit::Running, UnixStream, Whole) {
+) -> (slotd_kit::Running, UnixStream, Frame) {
     let mut srun = slotd.command("srun");
     srun.args(["--jobid", &job.to_string(), "sh", "-c", script]);
     let srun = slotd.spawn(srun);
-    let client = between.accept();
-    let daemon = between.daemon();
-    Whole::receive(&client).send(&daemon);
-    Whole::receive(&daemon).send(&client);
-    let launch = Whole::receive(&client);
+    let client = proxy.accept();
+    let daemon = proxy.daemon();
+    Frame::receive(&client).send(&daemon);
+    Frame::receive(&daemon).send(&client);
+    let launch = Frame::receive(&client);
     assert!(launch.names("LaunchStep"));
     (srun, client, launch)
 }
@@ -198,13 +206,12 @@ fn allocation(slotd: &Slotd) -> u32 {
 }
 
 #[test]
-fn a_step_that_is_lost_on_its_way_is_asked_for_again() {
+fn a_lost_step_request_is_sent_again() {
     let slotd = Slotd::start();
     let job = allocation(&slotd);
-    let between = Between::take_over(&slotd);
-    let (srun, client, launch) =
-        step_up_to_its_launch(&slotd, &between, job, "echo x >>log; exit 7");
-    between.give_back();
+    let proxy = Proxy::start(&slotd);
+    let (srun, client, launch) = step_up_to_launch(&slotd, &proxy, job, "echo x >>log; exit 7");
+    proxy.restore();
     drop((client, launch));
     srun.end().fails(7);
     assert_eq!(slotd.read("log"), "x\n");
@@ -212,17 +219,17 @@ fn a_step_that_is_lost_on_its_way_is_asked_for_again() {
 }
 
 #[test]
-fn a_step_that_runs_unknown_to_its_client_is_found_again() {
+fn a_client_finds_a_step_whose_start_it_missed() {
     let slotd = Slotd::start();
     let job = allocation(&slotd);
-    let between = Between::take_over(&slotd);
+    let proxy = Proxy::start(&slotd);
     let script = format!("echo x >>log; {}; exit 7", slotd.gate("end"));
-    let (srun, client, launch) = step_up_to_its_launch(&slotd, &between, job, &script);
-    let daemon = between.daemon();
+    let (srun, client, launch) = step_up_to_launch(&slotd, &proxy, job, &script);
+    let daemon = proxy.daemon();
     launch.send(&daemon);
     drop(launch);
     slotd.wait_text("log", "x");
-    between.give_back();
+    proxy.restore();
     drop((client, daemon));
     slotd.open("end");
     srun.end().fails(7);
@@ -231,24 +238,23 @@ fn a_step_that_runs_unknown_to_its_client_is_found_again() {
 }
 
 #[test]
-fn a_step_that_ended_unknown_to_its_client_gives_its_exit_code() {
+fn a_client_gets_the_exit_code_of_a_step_whose_end_it_missed() {
     let slotd = Slotd::start();
     let job = allocation(&slotd);
-    let between = Between::take_over(&slotd);
-    let (srun, client, launch) =
-        step_up_to_its_launch(&slotd, &between, job, "echo x >>log; exit 7");
-    let daemon = between.daemon();
+    let proxy = Proxy::start(&slotd);
+    let (srun, client, launch) = step_up_to_launch(&slotd, &proxy, job, "echo x >>log; exit 7");
+    let daemon = proxy.daemon();
     launch.send(&daemon);
     drop(launch);
-    while !Whole::receive(&daemon).names("StepEnded") {}
-    between.give_back();
+    while !Frame::receive(&daemon).names("StepEnded") {}
+    proxy.restore();
     drop((client, daemon));
     srun.end().fails(7);
     assert_eq!(slotd.read("log"), "x\n");
 }
 
 #[test]
-fn a_step_that_waits_goes_on_waiting_at_the_next_daemon() {
+fn a_pending_step_stays_pending_after_a_restart() {
     let mut slotd = Slotd::start();
     let job = allocation(&slotd).to_string();
     let first = format!("echo first >>log; {}", slotd.gate("end"));
@@ -269,12 +275,12 @@ fn a_step_that_waits_goes_on_waiting_at_the_next_daemon() {
 }
 
 #[test]
-fn a_step_in_a_job_waits_for_a_daemon_that_is_away() {
+fn a_step_in_a_job_waits_for_the_daemon_to_return() {
     let mut slotd = Slotd::start();
     let job = slotd.begun(&["-o", "out"], "go", "srun sh -c 'echo in the step'; echo $?");
     slotd.kill9();
     slotd.open("go");
-    slotd.wait_text("out", "the daemon is away, waiting for it");
+    slotd.wait_text("out", "the daemon is down, waiting for it");
     slotd.start_daemon();
     assert_eq!(slotd.wait_end(job).state(), "COMPLETED");
     let out = slotd.read("out");
@@ -282,7 +288,7 @@ fn a_step_in_a_job_waits_for_a_daemon_that_is_away() {
 }
 
 #[test]
-fn a_step_that_was_decided_on_and_never_launched_is_launched_once() {
+fn a_recorded_step_that_was_not_launched_is_launched_once() {
     let mut slotd = Slotd::start();
     let job = allocation(&slotd);
     let is_launcher = |pid: &i32| {
@@ -299,46 +305,47 @@ fn a_step_that_was_decided_on_and_never_launched_is_launched_once() {
     slotd.start_daemon();
     srun.end().fails(9);
     assert_eq!(slotd.read("log"), "x\n");
-    assert_eq!(slotd.job(job).steps().len(), 1, "what never ran leaves no record");
+    assert_eq!(slotd.job(job).steps().len(), 1, "a step that never ran leaves no record");
 }
 
-/// The first job's client has heard that its step runs: it lets others join.
-fn wait_until_known(slotd: &Slotd) {
+/// Waits until the first job's client has been notified that its step runs: then it accepts
+/// attachments.
+fn wait_until_attachable(slotd: &Slotd) {
     slotd.wait("the client's own socket", || {
         slotd.job_dir(1).join("0.attach").exists().then_some(())
     });
 }
 
 #[test]
-fn an_interrupt_that_comes_while_the_daemon_is_away_is_not_lost() {
+fn an_interrupt_is_delivered_without_a_daemon() {
     let mut slotd = Slotd::start();
     let mut srun = slotd.command("srun");
     srun.args([
         "-l",
         "sh",
         "-c",
-        "trap 'echo heard; exit 4' INT; echo ready >ready; while :; do sleep 0.05; done",
+        "trap 'echo interrupted; exit 4' INT; echo ready >ready; while :; do sleep 0.05; done",
     ]);
     let srun = slotd.spawn(srun);
     slotd.wait_text("ready", "ready");
-    wait_until_known(&slotd);
+    wait_until_attachable(&slotd);
     slotd.kill9();
     srun.signal(libc::SIGINT);
     slotd.start_daemon();
     let out = srun.end().fails(4);
-    assert_eq!(out.stdout, "0: heard\n");
+    assert_eq!(out.stdout, "0: interrupted\n");
 }
 
 #[test]
-fn two_interrupts_end_a_run_that_has_lost_its_daemon() {
+fn two_interrupts_end_srun_without_a_daemon() {
     let mut slotd = Slotd::start();
     let mut srun = slotd.command("srun");
     srun.args(["-l", "sh", "-c", "trap '' INT; echo $$ >pid; exec sleep 1000"]);
     let mut srun = slotd.spawn(srun);
     let pid: i32 = slotd.wait_text("pid", "\n").trim().parse().unwrap();
-    wait_until_known(&slotd);
+    wait_until_attachable(&slotd);
     slotd.kill9();
-    // Two that come at once are one to the kernel.
+    // The kernel merges two simultaneous signals into one.
     slotd.wait("the end of srun", || {
         srun.signal(libc::SIGINT);
         (!srun.is_running()).then_some(())
@@ -348,12 +355,12 @@ fn two_interrupts_end_a_run_that_has_lost_its_daemon() {
     slotd.wait("the end of the command", || (!proc::is_alive(pid)).then_some(()));
     slotd.start_daemon();
     slotd.wait_end(1);
-    // The connection of a fresh client is served as ever.
+    // New clients are still served.
     drop(connect(&slotd.root).unwrap());
 }
 
 #[test]
-fn a_run_ends_with_its_command_though_no_daemon_comes_back() {
+fn srun_ends_with_its_command_without_a_daemon() {
     let mut slotd = Slotd::start();
     let mut srun = slotd.command("srun");
     srun.args([
@@ -364,7 +371,7 @@ fn a_run_ends_with_its_command_though_no_daemon_comes_back() {
     ]);
     let srun = slotd.spawn(srun);
     slotd.wait_text("ready", "\n");
-    wait_until_known(&slotd);
+    wait_until_attachable(&slotd);
     slotd.kill9();
     slotd.open("end");
     let out = srun.end().fails(7);
@@ -374,12 +381,12 @@ fn a_run_ends_with_its_command_though_no_daemon_comes_back() {
     assert_eq!(
         (job.state().as_str(), job.exit().as_str()),
         ("FAILED", "7:0"),
-        "the next daemon knows how it ended"
+        "the next daemon records how it ended"
     );
 }
 
 #[test]
-fn signals_end_an_allocation_that_has_lost_its_daemon() {
+fn signals_end_an_allocation_without_a_daemon() {
     for (signal, code) in [(libc::SIGTERM, 143), (libc::SIGHUP, 129), (libc::SIGINT, 130)] {
         let mut slotd = Slotd::start();
         let mut salloc = slotd.command("salloc");
@@ -395,7 +402,7 @@ fn signals_end_an_allocation_that_has_lost_its_daemon() {
 }
 
 #[test]
-fn a_signal_ends_an_allocation_that_a_daemon_which_stands_still_does_not_take_back() {
+fn a_signal_ends_an_allocation_of_a_stopped_daemon() {
     let slotd = Slotd::start();
     let mut salloc = slotd.command("salloc");
     salloc.args(["sh", "-c", &format!("echo $$ >ready; {}", slotd.gate("end"))]);
@@ -413,7 +420,7 @@ fn a_signal_ends_an_allocation_that_a_daemon_which_stands_still_does_not_take_ba
     slotd.wait_end(1);
 }
 
-/// A client of an allocation that waits for another job's CPUs.
+/// Starts a client with an allocation that waits for another job's CPUs.
 fn waiting(slotd: &Slotd, line: &str) -> slotd_kit::Running {
     let words: Vec<&str> = line.split(' ').collect();
     let mut client = slotd.command(words[0]);
@@ -424,7 +431,7 @@ fn waiting(slotd: &Slotd, line: &str) -> slotd_kit::Running {
 }
 
 #[test]
-fn a_client_that_gives_up_without_a_daemon_is_withdrawn_by_the_next() {
+fn the_next_daemon_cancels_jobs_of_interrupted_clients() {
     for line in ["srun -c 4 true", "salloc -c 4 true", "salloc -c 4 --no-shell"] {
         let mut slotd = Slotd::start();
         slotd.endless(&["-c", "4"]);
@@ -432,9 +439,9 @@ fn a_client_that_gives_up_without_a_daemon_is_withdrawn_by_the_next() {
         slotd.kill9();
         client.signal(libc::SIGTERM);
         let out = client.end().fails(1);
-        let said = "the daemon is away: job 2 stays in the queue until it is back, and is cancelled then\n";
+        let wanted = "the daemon is down: job 2 stays in the queue until the daemon is back, and is then cancelled\n";
         assert!(
-            out.stderr.contains(said) && !out.stderr.contains("revoked"),
+            out.stderr.contains(wanted) && !out.stderr.contains("revoked"),
             "{line}: {}",
             out.stderr
         );
@@ -444,7 +451,7 @@ fn a_client_that_gives_up_without_a_daemon_is_withdrawn_by_the_next() {
 }
 
 #[test]
-fn an_allocation_without_a_shell_needs_its_client_until_it_is_granted() {
+fn an_allocation_without_a_shell_needs_its_client_until_granted() {
     let mut slotd = Slotd::start();
     let first = slotd.endless(&["-c", "4"]);
     let killed = waiting(&slotd, "salloc -c 4 --no-shell");
@@ -455,7 +462,7 @@ fn an_allocation_without_a_shell_needs_its_client_until_it_is_granted() {
     slotd.crash();
     slotd.cancel(first);
     client.end().ok();
-    // It is left to itself, by this daemon and by the next.
+    // The allocation stays without a client, also under the next daemon.
     slotd.line("srun --jobid 3 true").ok();
     slotd.crash();
     slotd.line("srun --jobid 3 true").ok();
@@ -463,10 +470,10 @@ fn an_allocation_without_a_shell_needs_its_client_until_it_is_granted() {
 }
 
 #[test]
-fn a_daemon_that_hangs_is_reported_by_doctor_and_status_and_to_whoever_waits() {
+fn a_hanging_daemon_is_reported_by_all_clients() {
     let slotd = Slotd::start();
     proc::signal(slotd.daemon_pid(), proc::STOP);
-    // Each of them waits for ten seconds, all of them together.
+    // Each of them waits for ten seconds, so run them in parallel.
     let start = |line: &str| {
         let words: Vec<&str> = line.split(' ').collect();
         let mut command = slotd.command(words[0]);
@@ -481,7 +488,7 @@ fn a_daemon_that_hangs_is_reported_by_doctor_and_status_and_to_whoever_waits() {
     assert!(status.text().contains(&hangs), "{}", status.text());
     let doctor = doctor.end().fails(1).stdout;
     assert!(
-        doctor.contains(&hangs) && doctor.contains("mend: if it stays so: kill -9"),
+        doctor.contains(&hangs) && doctor.contains("fix: if this persists: kill -9"),
         "{doctor}"
     );
     let ping = ping.end().fails(1);
@@ -492,4 +499,25 @@ fn a_daemon_that_hangs_is_reported_by_doctor_and_status_and_to_whoever_waits() {
     ));
     proc::signal(slotd.daemon_pid(), proc::CONT);
     waits.end().ok();
+}
+
+#[test]
+fn a_restart_with_invalid_settings_does_not_stop_the_daemon() {
+    let slotd = Slotd::start();
+    let daemon = slotd.daemon_pid();
+    let config = slotd.base.join("home/.config/slotd");
+    std::fs::create_dir_all(&config).unwrap();
+    for (name, text, fault) in [
+        ("slotd.toml", "cpus = 1\npartitions = 2\n", "slotd.toml:2: "),
+        ("slotd.toml", "cpus = -9999\n", "slotd.toml:1: cpus = -9999: "),
+        ("slotd.env", "SLOTD_KILL_WAIT=soon\n", "SLOTD_KILL_WAIT"),
+    ] {
+        std::fs::write(config.join(name), text).unwrap();
+        let refused = slotd.line("slotd daemon restart").fails(1).stderr;
+        assert!(refused.contains(fault), "{refused}");
+        assert!(refused.contains("the running daemon was not stopped"), "{refused}");
+        assert!(proc::is_alive(daemon));
+        std::fs::remove_file(config.join(name)).unwrap();
+    }
+    slotd.line("squeue").ok();
 }

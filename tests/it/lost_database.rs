@@ -1,11 +1,11 @@
-//! A database that was lost, or an older copy in its place: numbers go on, nothing runs twice, and
-//! what runs is known.
+//! A lost database, or an older copy in its place: job IDs continue, nothing runs twice, and
+//! running jobs are recovered.
 
 use slotd_kit::{Setup, Slotd};
 use std::fs;
 use std::path::PathBuf;
 
-/// The files of the database.
+/// Returns the files of the database.
 fn database(slotd: &Slotd) -> Vec<PathBuf> {
     ["state.db", "state.db-wal", "state.db-shm"]
         .map(|name| slotd.root.join("lib").join(name))
@@ -19,7 +19,7 @@ fn lose_database(slotd: &Slotd) {
 }
 
 #[test]
-fn numbers_go_on_after_the_database_was_lost_and_what_ended_has_its_exit_code() {
+fn job_ids_and_ended_jobs_survive_the_loss_of_the_database() {
     let mut slotd = Slotd::start();
     let ended =
         [("true", "COMPLETED", "0:0"), ("exit 3", "FAILED", "3:0")].map(|(script, state, exit)| {
@@ -36,40 +36,67 @@ fn numbers_go_on_after_the_database_was_lost_and_what_ended_has_its_exit_code() 
     let next = slotd.wrap(&[], "true");
     assert_eq!(next, 3);
     slotd.wait_state(next, "COMPLETED");
-    // Its environment is lost, so that it cannot run again.
+    // Its environment is lost, so it cannot run again.
     let refused = slotd.cmd("scontrol", &["requeue", "2"]).fails(1);
-    let why = "the environment of job 2 is not kept any more: submit it again";
+    let why = "the environment of job 2 is no longer stored: submit it again";
     assert!(refused.stderr.contains(why), "{}", refused.stderr);
 }
 
 #[test]
-fn a_job_that_runs_is_taken_over_without_the_database() {
+fn job_ids_continue_after_those_in_the_backup_of_a_lost_database() {
+    let mut slotd = Slotd::start();
+    for _ in 0..3 {
+        slotd.wrap(&["-H"], "true");
+    }
+    slotd.line("slotd db backup copy.db").ok();
+    slotd.cmd("scancel", &["--me"]).ok();
+    slotd.stop();
+    lose_database(&slotd);
+    let lib = slotd.root.join("lib");
+    fs::remove_dir_all(lib.join("jobs")).unwrap();
+    fs::rename(slotd.path("copy.db"), lib.join("state.db.backup")).unwrap();
+    let started = slotd.line("slotd daemon start").ok();
+    let expected = format!("the database {} is missing", lib.join("state.db").display());
+    assert!(started.stderr.contains(&expected), "{}", started.stderr);
+    let log = fs::read_to_string(slotd.root.join("run/slotd.log")).unwrap();
+    assert!(log.contains("has jobs up to 3: new jobs get the IDs after it"), "{log}");
+    let kept = lib.join("state.db.replaced1");
+    assert!(log.contains(&format!("slotd db restore {}", kept.display())), "{log}");
+    let hint = format!("`slotd db restore {}`", kept.display());
+    assert!(started.stderr.contains(&hint), "{}", started.stderr);
+    assert!(kept.exists() && !lib.join("state.db.replaced2").exists());
+    assert_eq!(slotd.wrap(&["-H"], "true"), 4);
+    let again = slotd.line("slotd daemon restart").ok();
+    assert!(!again.stderr.contains("is missing"), "{}", again.stderr);
+    assert_eq!(slotd.wrap(&["-H"], "true"), 5);
+    slotd.line("slotd daemon stop").ok();
+}
+
+#[test]
+fn a_running_job_is_recovered_without_the_database() {
     let mut slotd = Slotd::start();
     let job = slotd.begun(&["-c", "2", "-J", "long"], "go", "exit 5");
-    slotd.wait("the job is written down", || {
-        slotd.job_dir(job).join("job.json").exists().then_some(())
-    });
+    slotd
+        .wait("the job is recorded", || slotd.job_dir(job).join("job.json").exists().then_some(()));
     let start = slotd.job(job).start();
     slotd.kill9();
     lose_database(&slotd);
     slotd.start_daemon();
-    let taken_over = slotd.wait_state(job, "RUNNING");
-    assert_eq!((taken_over.start(), taken_over.tres().0), (start, 2));
+    let recovered = slotd.wait_state(job, "RUNNING");
+    assert_eq!((recovered.start(), recovered.tres().0), (start, 2));
     assert_eq!(slotd.cmd("squeue", &["-h", "-o", "%i %j %C"]).ok().text(), format!("{job} long 2"));
     slotd.open("go");
     assert_eq!(slotd.wait_state(job, "FAILED").exit(), "5:0");
 }
 
 #[test]
-fn an_allocation_that_runs_is_taken_over_without_the_database() {
+fn a_running_allocation_is_recovered_without_the_database() {
     let mut slotd = Slotd::start();
     let mut srun = slotd.command("srun");
     srun.args(["-J", "held", "sh", "-c", &format!("echo > begun; {}; exit 6", slotd.gate("go"))]);
     let srun = slotd.spawn(srun);
     slotd.wait_text("begun", "\n");
-    slotd.wait("the job is written down", || {
-        slotd.job_dir(1).join("job.json").exists().then_some(())
-    });
+    slotd.wait("the job is recorded", || slotd.job_dir(1).join("job.json").exists().then_some(()));
     slotd.kill9();
     lose_database(&slotd);
     slotd.start_daemon();
@@ -80,7 +107,7 @@ fn an_allocation_that_runs_is_taken_over_without_the_database() {
 }
 
 #[test]
-fn nothing_runs_again_because_an_older_copy_has_it_waiting() {
+fn jobs_that_are_pending_only_in_a_restored_copy_do_not_run_again() {
     let mut slotd = Slotd::start();
     let first = slotd.endless(&["-c", "4"]);
     let second = slotd.wrap(&["-c", "4"], "echo second >> log; exit 2");
@@ -102,7 +129,7 @@ fn nothing_runs_again_because_an_older_copy_has_it_waiting() {
 }
 
 #[test]
-fn what_lies_in_the_way_of_a_job_does_not_fail_it() {
+fn existing_files_at_a_job_s_directory_do_not_fail_it() {
     let slotd = Setup::default().start();
     let dir = slotd.job_dir(1);
     fs::create_dir_all(&dir).unwrap();

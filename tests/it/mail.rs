@@ -1,32 +1,31 @@
-//! `--mail-type` and `--mail-user`: mail by the host's sendmail.
+//! `--mail-type` and `--mail-user`: mail through the host's sendmail.
 
 use slotd_kit::{Setup, Slotd, scripts};
 
-/// A daemon with a sendmail that stores what it gets: its words, and the mail, each mail ended by a
-/// line `.`.
+/// Starts a daemon with a sendmail that stores its arguments and the mail, followed by a line `.`.
 fn with_sendmail() -> Slotd {
     let mut slotd = Setup::default().prepare();
-    pretend(&mut slotd, "");
+    install_sendmail(&mut slotd, "");
     slotd.start_daemon();
     slotd
 }
 
-fn pretend(slotd: &mut Slotd, before: &str) {
-    let (program, told) = (slotd.base.join("bin/sendmail"), slotd.path("mails"));
+fn install_sendmail(slotd: &mut Slotd, before: &str) {
+    let (program, output) = (slotd.base.join("bin/sendmail"), slotd.path("mails"));
     let lock = slotd.path("mails.lock");
     let text = format!(
         "#!/bin/sh\n{before}\nexec 9>>'{}'; flock 9\n{{ printf '%s|' \"$@\"; echo; cat; echo .; }} >> '{}'\n",
         lock.display(),
-        told.display()
+        output.display()
     );
     scripts::executable(&program, &text);
     slotd.reset_var("SLOTD_SENDMAIL", program.display());
 }
 
-/// The mails so far, each with its words as the first line.
+/// Returns the mails so far, each with the arguments as the first line.
 fn mails(slotd: &Slotd) -> Vec<String> {
     let text = std::fs::read_to_string(slotd.path("mails")).unwrap_or_default();
-    // Long lines are coded as two.
+    // Quoted-printable encoding splits long lines.
     let text = text.replace("=\n", "");
     text.split_inclusive("\n.\n")
         .map(str::to_owned)
@@ -38,8 +37,8 @@ fn wait_log(slotd: &Slotd, text: &str) {
     slotd.wait(text, || slotd.log().contains(text).then_some(()));
 }
 
-/// Waits until there are so many mails.
-fn await_mails(slotd: &Slotd, count: usize) -> Vec<String> {
+/// Waits until there are at least this many mails.
+fn wait_mails(slotd: &Slotd, count: usize) -> Vec<String> {
     slotd.wait("the mails", || Some(mails(slotd)).filter(|mails| mails.len() >= count))
 }
 
@@ -47,7 +46,7 @@ fn subjects(mails: &[String]) -> Vec<String> {
     let subject = |mail: &String| {
         let (headers, _) = mail.split_once("\n\n").unwrap();
         let at = headers.find("\nSubject: ").unwrap() + "\nSubject: ".len();
-        // A folded line goes on with a space.
+        // Continuation lines begin with a space.
         let mut lines = headers[at..].lines();
         let first = lines.next().unwrap().to_owned();
         lines.take_while(|line| line.starts_with(' ')).fold(first, |all, line| all + line)
@@ -56,12 +55,12 @@ fn subjects(mails: &[String]) -> Vec<String> {
 }
 
 #[test]
-fn a_job_is_mailed_as_slurm_does() {
+fn mails_have_the_subjects_of_slurm() {
     let slotd = with_sendmail();
     slotd.wrap(&["-J", "train", "--mail-type=BEGIN,END", "--mail-user=me@there,you@here"], "true");
-    let told = await_mails(&slotd, 2);
-    assert!(told.iter().all(|mail| mail.starts_with("-i|--|me@there|you@here|\n")), "{told:?}");
-    let mut subjects = subjects(&told);
+    let sent = wait_mails(&slotd, 2);
+    assert!(sent.iter().all(|mail| mail.starts_with("-i|--|me@there|you@here|\n")), "{sent:?}");
+    let mut subjects = subjects(&sent);
     subjects.sort_unstable();
     assert!(
         subjects[0].starts_with("Slurm Job_id=1 Name=train Began, Queued time 00:0"),
@@ -75,30 +74,30 @@ fn a_job_is_mailed_as_slurm_does() {
 }
 
 #[test]
-fn a_failure_is_mailed_with_the_last_lines_of_its_standard_error() {
+fn a_failure_mail_has_the_last_lines_of_standard_error() {
     let slotd = with_sendmail();
     let job =
         slotd.wrap(&["--mail-type=FAIL", "-o", "out", "-e", "err-%j"], "echo boom >&2; exit 3");
-    let told = await_mails(&slotd, 1);
-    let subject = &subjects(&told)[0];
+    let sent = wait_mails(&slotd, 1);
+    let subject = &subjects(&sent)[0];
     assert!(
         subject.starts_with(&format!("Slurm Job_id={job} Name=wrap Failed, Run time 00:0")),
         "{subject}"
     );
     assert!(subject.ends_with(", FAILED, ExitCode 3"), "{subject}");
-    assert!(told[0].contains("\nExit code: 3:0\n"), "{}", told[0]);
-    assert!(told[0].contains("\nThe last lines of its standard error:\n\nboom\n"), "{}", told[0]);
-    // Nobody was named: it goes to the user who submitted it.
+    assert!(sent[0].contains("\nExit code: 3:0\n"), "{}", sent[0]);
+    assert!(sent[0].contains("\nThe last lines of its standard error:\n\nboom\n"), "{}", sent[0]);
+    // Without --mail-user, the mail goes to the user who submitted the job.
     let user = slotd.cmd("squeue", &["-h", "-t", "all", "-o", "%u"]).ok().stdout;
     let user = user.trim();
     assert!(
-        told[0].starts_with(&format!("-i|--|{user}|\n"))
-            && told[0].contains(&format!("To: <{user}>\n")),
+        sent[0].starts_with(&format!("-i|--|{user}|\n"))
+            && sent[0].contains(&format!("To: <{user}>\n")),
         "{}",
-        told[0]
+        sent[0]
     );
     slotd.wrap(&["--mail-type=END", "-o", "out", "-e", "err-%j"], "echo crash >&2; exit 3");
-    let ended = await_mails(&slotd, 2);
+    let ended = wait_mails(&slotd, 2);
     assert!(
         ended
             .iter()
@@ -108,34 +107,38 @@ fn a_failure_is_mailed_with_the_last_lines_of_its_standard_error() {
 }
 
 #[test]
-fn nothing_in_a_name_or_an_address_makes_a_header() {
+fn names_and_addresses_cannot_inject_headers() {
     let slotd = with_sendmail();
     let name = "übung\nBcc: evil@x\n\nhello";
     slotd.wrap(&["-J", name, "--mail-type=END", "--mail-user=me@there"], "true");
-    let told = await_mails(&slotd, 1);
-    let (headers, _) = told[0].split_once("\n\n").unwrap();
+    let sent = wait_mails(&slotd, 1);
+    let (headers, _) = sent[0].split_once("\n\n").unwrap();
     assert!(!headers.contains("\nBcc") && !headers.contains("\nhello"), "{headers}");
     let address = "me@there\nBcc: evil@x";
-    let refused = slotd.cmd("sbatch", &["--mail-user", address, "--wrap=true"]).fails(255);
-    assert!(refused.stderr.contains("Invalid --mail-user"), "{}", refused.stderr);
-    let held = slotd.wrap(&["--hold", "--mail-type=END"], "true");
-    slotd
-        .cmd("scontrol", &["update", &format!("JobId={held}"), &format!("MailUser={address}")])
-        .ok();
-    slotd.line(&format!("scontrol release {held}")).ok();
-    wait_log(&slotd, "is no address");
-    slotd.wrap(&["--mail-type=END", "--mail-user=-oQ/tmp"], "true");
-    wait_log(&slotd, "\"-oQ/tmp\" is no address");
+    for wrong in [address, "-oQ/tmp", "|x", "me@there -X/tmp/x", "me@there,:include:/etc/passwd"] {
+        let option = format!("--mail-user={wrong}");
+        let refused = slotd.cmd("sbatch", &[&option, "--wrap=true"]).fails(255);
+        assert!(refused.stderr.contains("Invalid --mail-user"), "{}", refused.stderr);
+    }
+    for (changed, line) in
+        [(address, "is not an address"), ("-oQ/tmp", "\"-oQ/tmp\" is not an address")]
+    {
+        let held = slotd.wrap(&["--hold", "--mail-type=END"], "true");
+        let change = format!("MailUser={changed}");
+        slotd.cmd("scontrol", &["update", &format!("JobId={held}"), &change]).ok();
+        slotd.line(&format!("scontrol release {held}")).ok();
+        wait_log(&slotd, line);
+    }
     assert_eq!(mails(&slotd).len(), 1);
 }
 
 #[test]
-fn an_array_is_mailed_once_unless_its_tasks_are_asked_for() {
+fn an_array_gets_one_mail_unless_array_tasks_is_set() {
     let slotd = with_sendmail();
     let array = slotd.wrap(&["-a", "0-2", "--mail-type=END"], "exit $SLURM_ARRAY_TASK_ID");
     slotd.wait_array(array, 3);
-    let told = await_mails(&slotd, 1);
-    let subject = subjects(&told).remove(0);
+    let sent = wait_mails(&slotd, 1);
+    let subject = subjects(&sent).remove(0);
     let begin =
         format!("Slurm Array Summary Job_id={array}_* ({array}) Name=wrap Ended, Run time 00:0");
     assert!(
@@ -144,52 +147,56 @@ fn an_array_is_mailed_once_unless_its_tasks_are_asked_for() {
     );
     let array = slotd.wrap(&["-a", "0-2", "--mail-type=END,ARRAY_TASKS"], "true");
     slotd.wait_array(array, 3);
-    let told = await_mails(&slotd, 4);
-    let tasks = subjects(&told).iter().filter(|subject| subject.contains("Array Task")).count();
-    assert_eq!((told.len(), tasks), (4, 3));
+    let sent = wait_mails(&slotd, 4);
+    let tasks = subjects(&sent).iter().filter(|subject| subject.contains("Array Task")).count();
+    assert_eq!((sent.len(), tasks), (4, 3));
 }
 
 #[test]
-fn a_time_limit_is_mailed_in_parts() {
+fn time_limit_percentages_are_mailed() {
     let slotd = with_sendmail();
     let types = "--mail-type=TIME_LIMIT_50,TIME_LIMIT";
     slotd.wrap(&["-t", "0:06", types], "exec sleep 1000");
-    let told = subjects(&await_mails(&slotd, 2));
+    let sent = subjects(&wait_mails(&slotd, 2));
     let secs = |what: &str| -> u32 {
         let begin = format!("Slurm Job_id=1 Name=wrap Reached {what}, Run time 00:00:");
         let secs =
-            told.iter().find_map(|one| one.strip_prefix(begin.as_str())?.get(..2)?.parse().ok());
-        secs.unwrap_or_else(|| panic!("{what}: {told:?}"))
+            sent.iter().find_map(|one| one.strip_prefix(begin.as_str())?.get(..2)?.parse().ok());
+        secs.unwrap_or_else(|| panic!("{what}: {sent:?}"))
     };
-    assert!((3..6).contains(&secs("50% of time limit")), "{told:?}");
-    assert!(secs("time limit") >= 6, "{told:?}");
+    assert!((3..6).contains(&secs("50% of time limit")), "{sent:?}");
+    assert!(secs("time limit") >= 6, "{sent:?}");
 }
 
 #[test]
-fn a_dependency_that_can_never_be_met_is_mailed_once() {
+fn an_unsatisfiable_dependency_is_mailed_once() {
     let slotd = with_sendmail();
     let first = slotd.wrap(&[], "exit 1");
     let job =
         slotd.wrap(&["-d", &format!("afterok:{first}"), "--mail-type=INVALID_DEPEND"], "true");
-    let told = await_mails(&slotd, 1);
-    assert_eq!(subjects(&told), [format!("Slurm Job_id={job} Name=wrap Invalid dependency")]);
+    let sent = wait_mails(&slotd, 1);
+    assert_eq!(subjects(&sent), [format!("Slurm Job_id={job} Name=wrap Invalid dependency")]);
     assert!(
-        told[0]
-            .contains("can never start: it waits for afterok:1, which can never be: it is FAILED"),
+        sent[0].contains(
+            "can never start: it waits for afterok:1, which can never be satisfied: it is FAILED"
+        ),
         "{}",
-        told[0]
+        sent[0]
     );
     slotd.cancel(job);
     let last = slotd.wrap(&["--mail-type=END"], "true");
-    let told = subjects(&await_mails(&slotd, 2));
-    assert!(told[1].contains(&format!("Job_id={last} ")), "{told:?}");
+    let sent = subjects(&wait_mails(&slotd, 2));
+    assert!(sent[1].contains(&format!("Job_id={last} ")), "{sent:?}");
 }
 
 #[test]
-fn a_mail_that_was_not_sent_yet_is_sent_by_the_next_daemon() {
+fn the_next_daemon_sends_unsent_mails() {
     let mut slotd = Setup::default().prepare();
     let gate = slotd.path("go");
-    pretend(&mut slotd, &format!("until [ -e '{}' ]; do sleep 0.05; done", gate.display()));
+    install_sendmail(
+        &mut slotd,
+        &format!("until [ -e '{}' ]; do sleep 0.05; done", gate.display()),
+    );
     slotd.start_daemon();
     let jobs: Vec<u32> =
         (0..5).map(|_| slotd.wrap(&["--mem", "1", "--mail-type=END"], "true")).collect();
@@ -199,19 +206,19 @@ fn a_mail_that_was_not_sent_yet_is_sent_by_the_next_daemon() {
     slotd.kill9();
     slotd.start_daemon();
     std::fs::write(&gate, "").unwrap();
-    let all = |told: &[String]| {
-        jobs.iter().all(|job| told.iter().any(|one| one.contains(&format!("Job_id={job} "))))
+    let all = |sent: &[String]| {
+        jobs.iter().all(|job| sent.iter().any(|one| one.contains(&format!("Job_id={job} "))))
     };
     slotd.wait("all mails", || all(&subjects(&mails(&slotd))).then_some(()));
 }
 
 #[test]
-fn a_sendmail_that_fails_or_hangs_touches_no_job() {
+fn a_failing_or_hanging_sendmail_affects_no_job() {
     for (before, log, secs) in
         [("exit 75", "exit status: 75", 60), ("exec sleep 1000", "within 1 s", 1)]
     {
         let mut slotd = Setup::default().set("SLOTD_NOTIFY_TIMEOUT", secs).prepare();
-        pretend(&mut slotd, before);
+        install_sendmail(&mut slotd, before);
         slotd.start_daemon();
         let job = slotd.wrap(&["--mail-type=ALL"], "true");
         slotd.wait_state(job, "COMPLETED");
@@ -227,14 +234,14 @@ fn a_sendmail_that_fails_or_hangs_touches_no_job() {
 }
 
 #[test]
-fn without_sendmail_the_log_says_so_once() {
+fn a_missing_sendmail_is_logged_once() {
     let slotd = Setup::default().start();
     for _ in 0..2 {
         let job = slotd.wrap(&["--mail-type=END"], "true");
         slotd.wait_state(job, "COMPLETED");
     }
-    wait_log(&slotd, "a job asks for mail, and none is sent");
-    assert_eq!(slotd.log().matches("a job asks for mail").count(), 1);
+    wait_log(&slotd, "a job requests mail, but none can be sent");
+    assert_eq!(slotd.log().matches("a job requests mail").count(), 1);
     let doctor = slotd.cmd("slotd", &["doctor"]).stdout;
     assert!(doctor.contains("ok       no mail is sent"), "{doctor}");
 }

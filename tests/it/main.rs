@@ -1,5 +1,5 @@
-//! All integration tests in one program, which links faster than many and whose tests share the
-//! CPUs to the end. The files beside this folder are programs of their own, too:
+//! All integration tests in one program, which links faster than many programs, and in which the
+//! tests share the CPUs until the end. The files next to this directory are also separate programs:
 //! `cargo test --test scheduling`.
 
 mod architecture;
@@ -9,6 +9,7 @@ mod bad_input;
 #[path = "../begin.rs"]
 mod begin;
 mod beside;
+mod book;
 mod break_points;
 #[path = "../cancellation.rs"]
 mod cancellation;
@@ -17,6 +18,7 @@ mod cgroup;
 mod cli_basic;
 mod client_cost;
 mod clocks;
+mod clusters;
 #[path = "../compound_scheduling.rs"]
 mod compound_scheduling;
 #[path = "../constraint.rs"]
@@ -30,10 +32,10 @@ mod crowds;
 mod database;
 #[path = "../dependency_variants.rs"]
 mod dependency_variants;
+mod english;
 mod examples;
 mod failing;
 mod gpus;
-mod hands;
 mod history;
 mod host_use;
 mod install;
@@ -68,6 +70,7 @@ mod requeue;
 mod resize;
 #[path = "../resource_flags.rs"]
 mod resource_flags;
+mod retry_drain_edit;
 #[path = "../salloc.rs"]
 mod salloc;
 #[path = "../sbatch_options.rs"]

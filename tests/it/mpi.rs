@@ -4,7 +4,7 @@ use slotd_kit::Slotd;
 use std::process::Command;
 
 #[test]
-fn each_version_of_pmi_introduces_the_ranks_to_each_other() {
+fn ranks_exchange_data_with_each_version_of_pmi() {
     let slotd = Slotd::start();
     for version in [1, 2] {
         let out = slotd.line(&format!("srun --mpi=pmi2 -n3 helper rank {version}")).ok();
@@ -15,17 +15,17 @@ fn each_version_of_pmi_introduces_the_ranks_to_each_other() {
 }
 
 #[test]
-fn a_step_inside_a_rank_is_none_of_its_ranks() {
+fn a_step_inside_a_rank_does_not_inherit_its_rank() {
     let slotd = Slotd::start();
-    let said = slotd.ran(
+    let out = slotd.ran(
         &["-n1"],
         "PMI_FD=9 PMI_SIZE=7 srun --mpi=pmi2 sh -c 'echo $PMI_RANK/$PMI_SIZE; srun --overlap env'",
     );
-    assert!(said.starts_with("0/1\n") && !said.contains("PMI_"), "{said}");
+    assert!(out.starts_with("0/1\n") && !out.contains("PMI_"), "{out}");
 }
 
 #[test]
-fn a_rank_that_gives_up_ends_the_step() {
+fn an_abort_of_a_rank_ends_the_step() {
     let slotd = Slotd::start();
     let step = "[ $PMI_RANK = 0 ] && { echo cmd=abort exitcode=5 >&$PMI_FD; }; exec sleep 1000";
     let out = slotd.cmd("srun", &["--mpi=pmi2", "-n2", "bash", "-c", step]);
@@ -34,10 +34,10 @@ fn a_rank_that_gives_up_ends_the_step() {
 }
 
 #[test]
-fn kinds_of_mpi() {
+fn mpi_list_and_unknown_mpi_types() {
     let slotd = Slotd::start();
     slotd.expect("srun --mpi=list", 0, "MPI plugin types are...\n\tnone\n\tpmi2\n", "");
-    let hint = "  hint: inside sbatch or salloc, mpirun starts the ranks of any MPI: mpirun PROGRAM in place of srun PROGRAM\n";
+    let hint = "  hint: inside sbatch or salloc, mpirun starts the ranks of any MPI: mpirun PROGRAM instead of srun PROGRAM\n";
     for kind in ["pmix", "pmix_v3", "nosuch"] {
         let text = format!(
             "srun: error: invalid MPI type '{kind}', --mpi=list for acceptable types\n{hint}"
@@ -47,12 +47,12 @@ fn kinds_of_mpi() {
     slotd.expect("srun --mpi=none echo one", 0, "one\n", "");
 }
 
-/// The whole way, where this MPI is installed (Debian's packages `mpich` and `openmpi-bin` with
-/// `libopenmpi-dev`).
+/// Returns whether this MPI is installed (Debian's packages `mpich`, or `openmpi-bin` with
+/// `libopenmpi-dev`), for the tests of complete programs.
 fn installed(compiler: &str) -> bool {
     let found = Command::new(compiler).arg("-show").output().is_ok_and(|out| out.status.success());
     if !found {
-        println!("not tested: there is no {compiler} here");
+        println!("skipped: {compiler} is not installed");
     }
     found
 }
@@ -89,7 +89,7 @@ fn sorted(text: &str) -> Vec<&str> {
 const TWO: [&str; 2] = ["0 of 2, 1", "1 of 2, 1"];
 
 #[test]
-fn mpich_by_srun_and_by_its_own_mpirun() {
+fn mpich_runs_with_srun_and_mpirun() {
     if !installed("mpicc.mpich") {
         return;
     }
@@ -104,7 +104,7 @@ fn mpich_by_srun_and_by_its_own_mpirun() {
 }
 
 #[test]
-fn open_mpi_by_its_own_mpirun() {
+fn open_mpi_runs_with_mpirun() {
     if !installed("mpicc.openmpi") {
         return;
     }

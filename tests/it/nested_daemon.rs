@@ -1,24 +1,24 @@
-//! Daemons that are started where jobs run, and beside another one.
+//! Daemons that are started inside jobs, or while another daemon is running.
 
 use slotd_kit::{Slotd, proc, until};
 use std::fs;
 
 #[test]
-fn a_job_does_not_start_the_daemon_of_its_own_root() {
+fn a_job_cannot_start_the_daemon_of_its_own_root() {
     let mut slotd = Slotd::start();
     let tries = "slotd daemon start; echo code $?; slotd daemon; echo code $?; setsid slotd daemon; echo code $?";
     let job = slotd.begun(&["-o", "out", "-e", "err"], "go", tries);
     slotd.kill9();
     slotd.open("go");
     slotd.wait_text("out", "code 1\ncode 78\ncode 78\n");
-    let told = slotd.read("err");
-    assert_eq!(told.matches("this is inside a job of").count(), 3, "{told}");
+    let errors = slotd.read("err");
+    assert_eq!(errors.matches("this is inside a job of").count(), 3, "{errors}");
     slotd.start_daemon();
     slotd.wait_state(job, "COMPLETED");
 }
 
 #[test]
-fn a_job_does_not_stop_the_daemon_that_it_could_not_start_again() {
+fn a_job_cannot_restart_the_daemon_of_its_own_root() {
     let slotd = Slotd::start();
     let daemon = slotd.daemon_pid();
     let job = slotd.wrap(&["-o", "out"], "slotd daemon restart; echo code $?");
@@ -28,7 +28,7 @@ fn a_job_does_not_stop_the_daemon_that_it_could_not_start_again() {
 }
 
 #[test]
-fn what_is_left_of_a_job_is_killed_and_the_daemon_is_not() {
+fn leftover_processes_of_a_job_are_killed_but_not_the_daemon() {
     let mut slotd = Slotd::start();
     let other = slotd.begun(&[], "never", "true");
     let job = slotd.begun(&[], "never", "true");
@@ -36,8 +36,8 @@ fn what_is_left_of_a_job_is_killed_and_the_daemon_is_not() {
     slotd.kill9();
     proc::signal(watcher, proc::KILL);
     until(|| (!proc::is_alive(watcher)).then_some(())).unwrap();
-    // As in a shell of that job: its own watcher is gone, so that nothing else ties the daemon to
-    // it.
+    // As if started in a shell of that job. The watcher of the job is dead, so the environment is
+    // the daemon's only connection to it.
     slotd.reset_var("SLURM_JOB_ID", job);
     slotd.start_daemon();
     slotd.wait_state(job, "FAILED");
@@ -46,7 +46,7 @@ fn what_is_left_of_a_job_is_killed_and_the_daemon_is_not() {
 }
 
 #[test]
-fn a_daemon_of_another_root_dies_with_its_job_and_with_nothing_else() {
+fn a_daemon_of_another_root_dies_only_with_its_job() {
     let slotd = Slotd::start();
     let other = slotd.endless(&["--mem", "1"]);
     let inner = "export SLOTD_ROOT=$PWD/inner SLOTD_CPUS=1 SLOTD_GPU_COUNT=0; slotd daemon & \
@@ -60,25 +60,25 @@ fn a_daemon_of_another_root_dies_with_its_job_and_with_nothing_else() {
 }
 
 #[test]
-fn no_daemon_starts_beside_one_whose_run_directory_was_deleted() {
+fn no_second_daemon_starts_if_the_run_directory_was_deleted() {
     let mut slotd = Slotd::start();
     let daemon = slotd.daemon_pid();
     let job = slotd.begun(&[], "go", "true");
     let waits = slotd.submit(&["--wrap", "echo once >>ran", "-d", &format!("afterok:{job}")]);
-    for gone in ["run/slotd.lock", "run"] {
-        let gone = slotd.root.join(gone);
+    for path in ["run/slotd.lock", "run"] {
+        let path = slotd.root.join(path);
         let removed =
-            if gone.is_dir() { fs::remove_dir_all(&gone) } else { fs::remove_file(&gone) };
+            if path.is_dir() { fs::remove_dir_all(&path) } else { fs::remove_file(&path) };
         removed.unwrap();
         let second = slotd.run(slotd.daemon_command()).fails(1);
-        let said = format!("a daemon (process {daemon}) serves {}", slotd.root.display());
-        assert!(second.stderr.contains(&said), "{}", second.stderr);
-        assert!(second.stderr.contains("`slotd daemon restart` ends it"), "{}", second.stderr);
+        let wanted = format!("a daemon (process {daemon}) is using {}", slotd.root.display());
+        assert!(second.stderr.contains(&wanted), "{}", second.stderr);
+        assert!(second.stderr.contains("`slotd daemon restart` replaces it"), "{}", second.stderr);
         assert!(slotd.daemon_is_running());
     }
     let clean = slotd.cmd("slotd", &["clean", "--older-than", "0s", "--yes"]);
     assert_ne!(clean.code, 0, "{}", clean.text());
-    // The one that was left behind is found, and ends.
+    // The first daemon is found and stopped.
     slotd.cmd("slotd", &["daemon", "stop"]).ok();
     until(|| (!slotd.daemon_is_running()).then_some(())).unwrap();
     slotd.start_daemon();

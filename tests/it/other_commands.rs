@@ -1,12 +1,11 @@
-//! Commands that programs look for where there is not much to tell: sacctmgr, sshare, sbcast and
-//! those that one host has no need of; data in the shape of newer Slurm; and what `slotd doctor`
-//! finds.
+//! Commands that programs expect but that have little to do on one host: sacctmgr, sshare, sbcast
+//! and others; also JSON in newer versions of Slurm's format, and the findings of `slotd doctor`.
 
 use serde_json::{Value, json};
 use slotd_kit::Slotd;
 
 #[test]
-fn the_accounting_has_slurms_lists_of_one_user() {
+fn sacctmgr_and_sshare_print_the_lists_of_a_single_user() {
     let slotd = Slotd::start();
     let header = "      User   Def Acct     Admin \n---------- ---------- --------- \n";
     slotd.expect("sacctmgr show user lab", 0, header, "");
@@ -23,11 +22,11 @@ fn the_accounting_has_slurms_lists_of_one_user() {
         slotd.expect(line, 0, printed, "");
     }
     let out = slotd.line("sacctmgr -i add user lab account=x").fails(1);
-    assert!(out.stderr.contains("nothing here can be changed"), "{}", out.stderr);
+    assert!(out.stderr.contains("nothing can be changed here"), "{}", out.stderr);
 }
 
 #[test]
-fn sbcast_copies_a_file_for_a_job_that_runs() {
+fn sbcast_copies_a_file_for_a_running_job() {
     let slotd = Slotd::start();
     slotd.program("tool", "#!/bin/sh\necho old\n");
     let job = slotd.endless(&[]).to_string();
@@ -54,9 +53,9 @@ fn sbcast_copies_a_file_for_a_job_that_runs() {
     assert_eq!(
         slotd.sh("stat -c %a private").ok().text(),
         "755",
-        "no copy runs with the rights of its owner"
+        "setuid and setgid bits are not copied"
     );
-    for (line, code, said) in [
+    for (line, code, message) in [
         (format!("sbcast -j {job} pipe x"), 255, "Can't open `pipe`: it is not a regular file"),
         ("sbcast tool x".to_owned(), 1, "Need a job id to run this command."),
         ("sbcast tool".to_owned(), 1, "Need two file names, have 1 names"),
@@ -74,16 +73,16 @@ fn sbcast_copies_a_file_for_a_job_that_runs() {
         ),
     ] {
         let out = slotd.line(&line).fails(code);
-        assert!(out.stderr.contains(said), "{line}: {}", out.stderr);
+        assert!(out.stderr.contains(message), "{line}: {}", out.stderr);
     }
 }
 
 #[test]
-fn commands_that_one_host_has_no_need_of_say_what_to_use() {
+fn unneeded_commands_name_an_alternative() {
     let slotd = Slotd::start();
     for line in ["strigger --set --jobid=1 --fini -p x", "scrontab -e", "sgather a b"] {
         let out = slotd.line(line).fails(1);
-        assert!(out.stderr.contains("in its place: "), "{line}: {}", out.stderr);
+        assert!(out.stderr.contains("use instead: "), "{line}: {}", out.stderr);
         assert_eq!(out.stdout, "", "{line}");
     }
     slotd.expect("strigger --get", 0, "", "");
@@ -97,7 +96,7 @@ fn commands_that_one_host_has_no_need_of_say_what_to_use() {
 }
 
 #[test]
-fn data_has_the_shape_of_newer_slurm_where_that_is_asked_for() {
+fn json_can_have_a_newer_format() {
     let slotd = Slotd::start();
     let job = slotd.endless(&["-t", "10"]);
     slotd.wait_state(job, "RUNNING");
@@ -126,20 +125,20 @@ fn data_has_the_shape_of_newer_slurm_where_that_is_asked_for() {
 }
 
 #[test]
-fn jobs_are_told_of_frequencies_profiles_and_how_steps_are_dealt_out() {
+fn frequencies_profiles_and_distributions_are_in_the_environment() {
     let slotd = Slotd::start();
-    let told = "env | grep -E '^SLURM_(CPU_FREQ_REQ|PROFILE|DISTRIBUTION)=' | sort";
+    let print = "env | grep -E '^SLURM_(CPU_FREQ_REQ|PROFILE|DISTRIBUTION)=' | sort";
     let asked = ["--cpu-freq=low-high:ondemand", "--profile=task,energy"];
     let both = "SLURM_CPU_FREQ_REQ=Low-High:OnDemand\nSLURM_PROFILE=Energy,Task\n";
-    assert_eq!(slotd.ran(&asked, told), both);
-    assert_eq!(slotd.ran(&[], told), "");
-    let step = |tasks| format!("srun -n{tasks} sh -c \"test $SLURM_PROCID != 0 || {told}\"");
+    assert_eq!(slotd.ran(&asked, print), both);
+    assert_eq!(slotd.ran(&[], print), "");
+    let step = |tasks| format!("srun -n{tasks} sh -c \"test $SLURM_PROCID != 0 || {print}\"");
     let in_step =
         |options: &[&str], tasks| slotd.ran(options, &step(tasks).replace("$SLURM", "\\$SLURM"));
     assert_eq!(in_step(&["-n2"], 2), "SLURM_DISTRIBUTION=block\n");
     assert_eq!(in_step(&["-n2"], 1), "SLURM_DISTRIBUTION=cyclic\n");
     let mut line = slotd.command("salloc");
-    line.args(asked).args(["sh", "-c", told]);
+    line.args(asked).args(["sh", "-c", print]);
     assert_eq!(
         slotd.run(line).ok().stdout.lines().skip(1).collect::<Vec<_>>().join("\n") + "\n",
         both
@@ -149,21 +148,21 @@ fn jobs_are_told_of_frequencies_profiles_and_how_steps_are_dealt_out() {
 }
 
 #[test]
-fn the_doctor_says_the_mend_of_each_trouble() {
+fn doctor_suggests_a_fix_for_each_problem() {
     let mut slotd = Slotd::start();
     let home = slotd.sh("echo $HOME").text().to_owned();
     let bin = slotd.sh("dirname $(command -v sbatch)").text().to_owned();
     let doctor = |slotd: &Slotd| slotd.line("slotd doctor");
     let found = doctor(&slotd).fails(1);
     assert!(
-        found.stdout.contains("TROUBLE  a login shell") && found.stdout.contains("--link-dir"),
+        found.stdout.contains("PROBLEM  a login shell") && found.stdout.contains("--link-dir"),
         "{}",
         found.stdout
     );
     std::fs::create_dir_all(&home).expect("a home");
     std::fs::write(format!("{home}/.profile"), format!("PATH={bin}:$PATH\n")).expect("a profile");
     let well = doctor(&slotd).ok();
-    assert!(!well.stdout.contains("TROUBLE") && well.stdout.contains("answers"), "{}", well.stdout);
+    assert!(!well.stdout.contains("PROBLEM") && well.stdout.contains("answers"), "{}", well.stdout);
     let config = format!("{home}/.config/slotd");
     std::fs::create_dir_all(&config).expect("a directory");
     let settings =
@@ -174,36 +173,39 @@ fn the_doctor_says_the_mend_of_each_trouble() {
     let found = doctor(&slotd).fails(1).stdout;
     for what in [
         "SLOTD_CPU in ",
-        "names /elsewhere",
-        "SLOTD_CGROUP_BASE /dev/null: it is no cgroup",
+        "sets /elsewhere",
+        "SLOTD_CGROUP_BASE /dev/null: not a cgroup",
         "SLOTD_LOG",
-        "the node takes no jobs: cleaning",
+        "the node accepts no jobs: cleaning",
     ] {
         assert!(
-            found.lines().any(|line| line.starts_with("TROUBLE  ") && line.contains(what)),
+            found.lines().any(|line| line.starts_with("PROBLEM  ") && line.contains(what)),
             "{what}: {found}"
         );
     }
     slotd.stop();
     let found = doctor(&slotd).fails(1).stdout;
     assert!(
-        found.contains("no daemon serves") && found.contains("mend: slotd daemon start"),
+        found.contains("no daemon is running") && found.contains("fix: slotd daemon start"),
         "{found}"
     );
 }
 
 #[test]
-fn scontrol_names_the_job_of_a_process_and_the_texts_of_errors() {
+fn scontrol_pidinfo_and_errnumstr() {
     let slotd = Slotd::start();
     let job = slotd.wrap(&["-t", "10"], "echo $$ > pid; echo ready; exec sleep 1000");
     slotd.wait_text(&format!("slurm-{job}.out"), "ready");
-    let told = slotd.line(&format!("scontrol pidinfo {}", slotd.read("pid").trim())).ok().stdout;
-    let lines: Vec<&str> = told.lines().collect();
-    assert!(lines[0].starts_with(&format!("Slurm JobId={job} ends at ")), "{told}");
+    let printed = slotd.line(&format!("scontrol pidinfo {}", slotd.read("pid").trim())).ok().stdout;
+    let lines: Vec<&str> = printed.lines().collect();
+    assert!(lines[0].starts_with(&format!("Slurm JobId={job} ends at ")), "{printed}");
     let left = lines[1]
         .strip_prefix("Job remaining time is ")
         .and_then(|rest| rest.strip_suffix(" seconds"));
-    assert!(left.is_some_and(|secs| (1..=600).contains(&secs.parse::<u32>().unwrap())), "{told}");
+    assert!(
+        left.is_some_and(|secs| (1..=600).contains(&secs.parse::<u32>().unwrap())),
+        "{printed}"
+    );
     slotd.expect("scontrol pidinfo 1", 1, "", "Failed to locate job for requested pid\n");
     slotd.expect("scontrol pidinfo", 1, "", "missing argument for keyword:pidinfo\n");
     slotd.expect("scontrol errnumstr 2017", 0, "Invalid job id specified\n", "");

@@ -1,13 +1,13 @@
-//! What jobs used over time, as it is told while they run and after their end.
+//! The resource use of jobs over time, as it is reported while they run and after their end.
 
 use serde_json::Value;
 use slotd_kit::Slotd;
 
-/// The spans of all steps of this name.
+/// Returns the spans of all steps that match.
 fn spans(slotd: &Slotd, step: &str) -> Vec<Value> {
     let text = slotd.cmd("sstat", &["--series", "--json", "-j", step]).ok().stdout;
-    let mut told: Value = serde_json::from_str(&text).expect("JSON");
-    let steps = told["steps"].as_array_mut().expect("a list");
+    let mut output: Value = serde_json::from_str(&text).expect("JSON");
+    let steps = output["steps"].as_array_mut().expect("a list");
     steps.iter_mut().flat_map(|step| step["spans"].as_array().expect("a list").clone()).collect()
 }
 
@@ -18,7 +18,7 @@ fn number(span: &Value, key: &str) -> u64 {
 const MB: u64 = 1 << 20;
 
 #[test]
-fn memory_that_rises_in_steps_is_seen_to_rise() {
+fn the_series_shows_memory_rising_in_steps() {
     let mut slotd = Slotd::start();
     let hold = |n: u32| {
         format!(
@@ -31,17 +31,17 @@ fn memory_that_rises_in_steps_is_seen_to_rise() {
     let batch = format!("{job}.batch");
     for n in 1..=3 {
         slotd.wait_text(&format!("held.{n}"), "held");
-        let last = slotd.wait("the memory of so many", || {
+        let last = slotd.wait("the memory of all processes", || {
             let last = number(spans(&slotd, &batch).last()?, "mem_max");
             (last >= 30 * MB * n).then_some(last)
         });
         assert!(last < 30 * MB * (n + 1), "{last} bytes of {n}");
-        // It stays so for longer than spans that are told as one.
+        // The memory stays the same for longer than the spans that are merged into one.
         let length = || spans(&slotd, &batch).iter().map(|span| number(span, "ms")).sum::<u64>();
         let least = length() + 500;
         slotd.wait("more spans", || (length() >= least).then_some(()));
         if n == 2 {
-            // Who measures it is not the daemon.
+            // The watcher measures it, not the daemon.
             slotd.kill9();
             slotd.start_daemon();
         }
@@ -51,7 +51,9 @@ fn memory_that_rises_in_steps_is_seen_to_rise() {
     }
     let seen = spans(&slotd, &batch);
     let first = |least: u64| {
-        seen.iter().position(|span| number(span, "mem_max") >= least).expect("it was seen")
+        seen.iter()
+            .position(|span| number(span, "mem_max") >= least)
+            .expect("a span with this much memory")
     };
     assert!(first(30 * MB) < first(60 * MB) && first(60 * MB) < first(90 * MB), "{seen:#?}");
     slotd.open("go.3");
@@ -63,7 +65,7 @@ fn memory_that_rises_in_steps_is_seen_to_rise() {
     assert!((90 * MB..120 * MB).contains(&most), "{most}");
     let mut at = number(&kept[0], "start_ms");
     for span in &kept {
-        assert_eq!(number(span, "start_ms"), at, "one after the other: {kept:#?}");
+        assert_eq!(number(span, "start_ms"), at, "there are gaps: {kept:#?}");
         at += number(span, "ms");
     }
     let lines = slotd.cmd("sstat", &["-n", "-P", "--series", "-j", &batch]).ok();
@@ -75,16 +77,16 @@ fn memory_that_rises_in_steps_is_seen_to_rise() {
             .iter()
             .all(|line| line.starts_with(&format!("{batch}|")) && line.split('|').count() == 8)
     );
-    // Programs read seff as it always was.
+    // Programs parse the plain output of seff, so it must stay the same.
     let plain = slotd.cmd("seff", &[job.to_string()]).ok().stdout;
     let plotted = slotd.cmd("seff", &["--plot".to_owned(), job.to_string()]).ok().stdout;
     let plots = plotted.strip_prefix(&plain).unwrap_or_else(|| panic!("{plotted}"));
-    assert!(plots.starts_with("CPUs in use: ") && plots.contains("\nMemory: at most "), "{plots}");
+    assert!(plots.starts_with("CPUs in use: ") && plots.contains("\nMemory: peak "), "{plots}");
     assert!(plots.contains('#') && !plain.contains('#'), "{plots}");
 }
 
 #[test]
-fn each_step_has_a_series_of_its_own_with_all_of_its_cpu_time() {
+fn each_step_has_its_own_series_with_all_its_cpu_time() {
     let slotd = Slotd::start();
     let job = slotd.script(&[], "#!/bin/sh\nsrun helper burn 700\nsrun helper burn 300\n");
     slotd.wait_state(job, "COMPLETED");
@@ -96,7 +98,7 @@ fn each_step_has_a_series_of_its_own_with_all_of_its_cpu_time() {
 }
 
 #[test]
-fn the_steps_of_another_run_and_of_another_job_are_not_mixed_in() {
+fn series_of_other_runs_and_jobs_are_not_mixed_in() {
     let slotd = Slotd::start();
     let script =
         format!("#!/bin/sh\n[ -e once ] || srun helper burn 400\n: > once\n{}\n", slotd.gate("go"));
@@ -109,7 +111,7 @@ fn the_steps_of_another_run_and_of_another_job_are_not_mixed_in() {
     slotd.wait_state(job, "COMPLETED");
     let none = slotd.cmd("sstat", &["--series", "-n", "-j", &format!("{job}.0")]).ok();
     let why = format!(
-        "sstat: error: nothing is known of {job}.0 over time: it has not started, or was over at once\n"
+        "sstat: error: no usage over time recorded for {job}.0: it has not started or ended immediately\n"
     );
     assert_eq!((none.stdout.as_str(), none.stderr), ("", why));
     slotd.cmd("sstat", &["--json", "-j", &job.to_string()]).fails(1);
@@ -117,7 +119,7 @@ fn the_steps_of_another_run_and_of_another_job_are_not_mixed_in() {
     for unknown in [held, 999] {
         let none = slotd.cmd("sstat", &["--series", "-n", "-j", &unknown.to_string()]).ok();
         assert!(
-            none.stdout.is_empty() && none.stderr.contains(&format!("of {unknown} over time")),
+            none.stdout.is_empty() && none.stderr.contains(&format!("recorded for {unknown}: ")),
             "{}",
             none.stderr
         );

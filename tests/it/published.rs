@@ -1,15 +1,14 @@
-//! Scripts as people publish them for Slurm (`tests/published`), unaltered: what each does, and
-//! that it runs once. Programs that are too large to install are small ones here, which tell how
-//! they were called.
+//! Published Slurm scripts (`tests/published`), unmodified: each must do its work and run once.
+//! Large programs are replaced by small ones that print their arguments.
 
 use slotd_kit::{Out, Slotd, host, most_at_once};
 use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-/// Programs that the scripts call.
+/// The programs that the scripts call.
 const PROGRAMS: &[(&str, &str)] = &[
-    // Writes to what --out names. A script that trains with Ray finds its head, or waits for it.
+    // Appends its arguments to the file of --out. tune.py waits for the head of Ray.
     (
         "python",
         "for word; do [ \"$last\" = --out ] && mkdir -p results && echo \"$*\" >>\"$word\"; last=$word; done\n\
@@ -31,12 +30,12 @@ const PROGRAMS: &[(&str, &str)] = &[
     ("jupyter-notebook", "echo \"jupyter $*\"; exec sleep 1000\n"),
 ];
 
-/// What bash reads before each script: the function `module`, and a line in `begun` for each batch
-/// script that begins.
+/// The BASH_ENV of each script: defines the function `module`, and appends a line to `begun` for
+/// each batch script that begins.
 const BEFORE: &str = "module() { echo \"module $*\"; }\n\
     case $0 in */script.sh) [ -n \"$counted\" ] || echo \"$SLURM_JOB_ID\" >>\"$HOME/begun\"; counted=yes ;; esac\n";
 
-/// A host of eight CPUs and four GPUs, with these programs and the script.
+/// Starts a daemon with eight CPUs and four GPUs, and installs these programs and the script.
 fn site(name: &str) -> Slotd {
     let slotd = Slotd::setup().set("SLOTD_CPUS", 8).set("SLOTD_GPU_COUNT", 4).start();
     for (program, text) in PROGRAMS {
@@ -51,7 +50,7 @@ fn site(name: &str) -> Slotd {
     )
     .unwrap();
     fs::write(home.join("before"), BEFORE).unwrap();
-    // Login shells begin with a path of their own.
+    // Login shells reset PATH.
     fs::write(home.join(".profile"), format!("PATH={}:$PATH\n", slotd.base.join("bin").display()))
         .unwrap();
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/published").join(name);
@@ -59,7 +58,7 @@ fn site(name: &str) -> Slotd {
     slotd
 }
 
-fn with_before(slotd: &Slotd, mut command: Command) -> Command {
+fn with_environment(slotd: &Slotd, mut command: Command) -> Command {
     command
         .env("BASH_ENV", slotd.base.join("home/before"))
         .env("USER", nix::unistd::geteuid().to_string());
@@ -69,21 +68,21 @@ fn with_before(slotd: &Slotd, mut command: Command) -> Command {
 
 /// Submits the script.
 fn submitted(slotd: &Slotd, script: &[&str]) -> u32 {
-    let mut sbatch = with_before(slotd, slotd.command("sbatch"));
+    let mut sbatch = with_environment(slotd, slotd.command("sbatch"));
     sbatch.arg("--parsable").args(script);
     slotd.run(sbatch).ok().text().parse().unwrap()
 }
 
-/// Submits the script, and waits for its job, which is COMPLETED.
+/// Submits the script and waits until its job is COMPLETED.
 fn completed(slotd: &Slotd, script: &[&str]) -> u32 {
     let id = submitted(slotd, script);
     slotd.wait_state(id, "COMPLETED");
     id
 }
 
-/// Runs the script as a person does, beside the queue, and waits until that is empty.
-fn by_hand(slotd: &Slotd, name: &str) -> Out {
-    let mut shell = with_before(slotd, slotd.shell());
+/// Runs the script in a shell outside of jobs, and waits until the queue is empty.
+fn run_script(slotd: &Slotd, name: &str) -> Out {
+    let mut shell = with_environment(slotd, slotd.shell());
     shell.args(["-c", &format!("exec bash {name}")]);
     let out = slotd.run(shell).ok();
     slotd.wait("an empty queue", || {
@@ -92,7 +91,7 @@ fn by_hand(slotd: &Slotd, name: &str) -> Out {
     out
 }
 
-/// The jobs whose scripts have begun, in order.
+/// Returns the jobs of the scripts that have begun, in order.
 fn begun(slotd: &Slotd) -> Vec<u32> {
     let text = fs::read_to_string(slotd.base.join("home/begun")).unwrap_or_default();
     let mut jobs: Vec<u32> = text.lines().map(|line| line.parse().unwrap()).collect();
@@ -124,7 +123,7 @@ fn an_array_that_sweeps_parameters() {
 }
 
 #[test]
-fn an_array_that_takes_a_line_of_a_file_each() {
+fn an_array_that_reads_a_line_of_a_file_per_task() {
     let slotd = site("array-lines.sh");
     slotd.write("samples.txt", "first a.txt\nsecond b.txt\nthird c.txt\n");
     for (name, text) in [("a.txt", "1"), ("b.txt", "22"), ("c.txt", "333")] {
@@ -140,24 +139,24 @@ fn an_array_that_takes_a_line_of_a_file_each() {
 }
 
 #[test]
-fn a_checkpoint_at_usr1_and_a_second_run() {
+fn a_checkpoint_on_usr1_and_a_requeue() {
     let slotd = site("checkpoint-requeue.sh");
     let solver = "#!/bin/bash\n[ -e state ] && { echo finished >>state; exit 0; }\n\
         trap 'echo saved >>state; exit 0' TERM\necho solving >solving\nsleep 1000 & wait\n";
     slotd.program("solver", solver);
     let id = submitted(&slotd, &["checkpoint-requeue.sh"]);
     slotd.wait_text("solving", "solving");
-    // As the daemon does it a minute before the time limit.
+    // As the daemon does one minute before the time limit.
     slotd.line(&format!("scancel --batch --signal=USR1 {id}")).ok();
     slotd.wait_text("state", "finished");
     slotd.wait_state(id, "COMPLETED");
     assert_eq!(slotd.read("state"), "saved\nfinished\n");
     let log = slotd.read("resumable.log");
-    let said: Vec<&str> = log
+    let printed: Vec<&str> = log
         .lines()
         .filter(|line| line.starts_with("start") || line.starts_with("caught"))
         .collect();
-    assert_eq!(said, ["start 0", &format!("caught USR1, requeue {id}"), "start 1"]);
+    assert_eq!(printed, ["start 0", &format!("caught USR1, requeue {id}"), "start 1"]);
     assert_eq!(begun(&slotd), [id, id]);
 }
 
@@ -180,17 +179,17 @@ fn a_checkpoint_in_the_tasks_of_a_step() {
 #[test]
 fn a_step_on_each_gpu() {
     let slotd = site("gpu-each.sh");
-    // Each waits for the others, so that all of them run at once.
+    // Each task waits for the others, so all of them run at once.
     let train = "#!/bin/sh\necho \"run $2 on $CUDA_VISIBLE_DEVICES\"\n: >begun.$2\n\
         for i in 0 1 2 3; do until [ -e begun.$i ]; do sleep 0.05; done; done\n";
     slotd.program("train", train);
     let id = completed(&slotd, &["gpu-each.sh"]);
-    let said: Vec<String> = (0..4).map(|i| slotd.read(&format!("gpu-{i}.log"))).collect();
+    let printed: Vec<String> = (0..4).map(|i| slotd.read(&format!("gpu-{i}.log"))).collect();
     let mut gpus: Vec<&str> =
-        said.iter().map(|text| text.trim_end().rsplit(' ').next().unwrap()).collect();
+        printed.iter().map(|text| text.trim_end().rsplit(' ').next().unwrap()).collect();
     gpus.sort_unstable();
-    assert_eq!(gpus, ["0", "1", "2", "3"], "{said:?}");
-    assert!((0..4).all(|i| said[i].starts_with(&format!("run {i} on "))), "{said:?}");
+    assert_eq!(gpus, ["0", "1", "2", "3"], "{printed:?}");
+    assert!((0..4).all(|i| printed[i].starts_with(&format!("run {i} on "))), "{printed:?}");
     assert_eq!(slotd.read("four-gpus.out"), "all done\n");
     assert_eq!(begun(&slotd), [id]);
 }
@@ -207,13 +206,13 @@ fn modules_and_a_conda_environment() {
 }
 
 #[test]
-fn scripts_that_are_written_in_a_loop() {
+fn jobs_that_are_submitted_in_a_loop() {
     let slotd = site("heredoc.sh");
     fs::create_dir(slotd.path("data")).unwrap();
     slotd.write("data/one.txt", "b\na\n");
     slotd.write("data/two.txt", "d\nc\ne\n");
-    let said = by_hand(&slotd, "heredoc.sh");
-    assert_eq!(said.text(), "Submitted batch job 1\nSubmitted batch job 2");
+    let printed = run_script(&slotd, "heredoc.sh");
+    assert_eq!(printed.text(), "Submitted batch job 1\nSubmitted batch job 2");
     assert_eq!([slotd.read("sorted.one"), slotd.read("sorted.two")], ["a\nb\n", "c\nd\ne\n"]);
     let place = slotd.work();
     assert_eq!(slotd.read("one.out"), format!("2\njob wc-one in {}\n", place.display()));
@@ -223,7 +222,7 @@ fn scripts_that_are_written_in_a_loop() {
 #[test]
 fn a_chain_of_jobs() {
     let slotd = site("chain.sh");
-    by_hand(&slotd, "chain.sh");
+    run_script(&slotd, "chain.sh");
     assert_eq!(slotd.read("sum"), "1 2 3\n");
     assert_eq!(slotd.read("clean.log"), "cleaned\n");
     assert!(!slotd.exists("never"));
@@ -238,24 +237,24 @@ fn a_chain_of_jobs() {
 }
 
 #[test]
-fn a_job_that_asks_about_itself() {
+fn a_job_that_queries_itself() {
     let slotd = site("show-job.sh");
     let id = completed(&slotd, &["show-job.sh"]);
     let log = slotd.read("about.log");
     assert!(log.starts_with(&format!("JobId={id} JobName=about-me\n")), "{log}");
-    let told = format!("limit 01:30:00 script show-job.sh left 1 node {}", host());
-    assert_eq!(log.lines().last(), Some(told.as_str()), "{log}");
+    let wanted = format!("limit 01:30:00 script show-job.sh left 1 node {}", host());
+    assert_eq!(log.lines().last(), Some(wanted.as_str()), "{log}");
     assert_eq!(begun(&slotd), [id]);
 }
 
 #[test]
-fn a_loop_that_looks_after_a_job() {
+fn a_loop_that_polls_a_job() {
     let slotd = site("poll.sh");
-    assert_eq!(by_hand(&slotd, "poll.sh").text(), "job 1\nended as FAILED with 3:0");
+    assert_eq!(run_script(&slotd, "poll.sh").text(), "job 1\nended as FAILED with 3:0");
 }
 
 #[test]
-fn ranks_by_mpirun() {
+fn ranks_started_by_mpirun() {
     let slotd = site("mpirun.sh");
     slotd.program("a.out", "#!/bin/sh\necho \"rank $1\" >>ranks\n");
     let id = completed(&slotd, &["mpirun.sh"]);
@@ -291,7 +290,7 @@ fn accelerate_on_all_gpus_of_a_job() {
 }
 
 #[test]
-fn threads_by_openmp() {
+fn openmp_threads() {
     let slotd = site("openmp.sh");
     slotd.program(
         "solve",
@@ -316,7 +315,7 @@ fn a_scratch_directory_that_is_copied_back() {
 }
 
 #[test]
-fn a_job_that_submits_itself_again() {
+fn a_job_that_resubmits_itself() {
     let slotd = site("resubmit.sh");
     submitted(&slotd, &["resubmit.sh"]);
     slotd.wait_text("again.log", "step 3 of 3");
@@ -327,7 +326,7 @@ fn a_job_that_submits_itself_again() {
 }
 
 #[test]
-fn a_notebook_that_is_cancelled_by_its_name() {
+fn a_notebook_that_is_cancelled_by_name() {
     let slotd = site("jupyter.sh");
     let id = submitted(&slotd, &["jupyter.sh"]);
     let log = slotd.wait_text(&format!("jupyter-{id}.log"), "--ip=here\n");
@@ -341,7 +340,7 @@ fn a_notebook_that_is_cancelled_by_its_name() {
 }
 
 #[test]
-fn more_steps_than_places() {
+fn more_steps_than_cpus() {
     let slotd = site("packed.sh");
     slotd.program("one", "#!/bin/sh\necho \"$SLURM_NTASKS\" >>done.$1\n");
     let id = completed(&slotd, &["packed.sh"]);
@@ -351,9 +350,9 @@ fn more_steps_than_places() {
 }
 
 #[test]
-fn a_queue_that_is_kept_short() {
+fn a_script_that_limits_the_queue_length() {
     let slotd = site("throttle.sh");
-    assert_eq!(by_hand(&slotd, "throttle.sh").text(), "");
+    assert_eq!(run_script(&slotd, "throttle.sh").text(), "");
     for i in 1..=5 {
         let count: u32 = slotd.read(&format!("count.{i}")).trim().parse().unwrap();
         assert!((1..=2).contains(&count), "{count} jobs while {i} ran");
@@ -361,17 +360,17 @@ fn a_queue_that_is_kept_short() {
 }
 
 #[test]
-fn a_job_that_takes_the_place_of_one_that_failed() {
+fn a_job_that_replaces_a_failed_one() {
     let slotd = site("rescue.sh");
-    by_hand(&slotd, "rescue.sh");
+    run_script(&slotd, "rescue.sh");
     assert_eq!(slotd.read("result"), "whole\n");
-    let told: Vec<String> =
+    let printed: Vec<String> =
         slotd.read("rescue.log").split_whitespace().map(str::to_owned).collect();
-    assert_eq!(told, ["fails", "FAILED", "7:0"]);
+    assert_eq!(printed, ["fails", "FAILED", "7:0"]);
 }
 
 #[test]
-fn a_head_and_what_it_serves() {
+fn a_ray_head_and_its_client() {
     let slotd = site("ray.sh");
     let id = completed(&slotd, &["ray.sh"]);
     assert_eq!(

@@ -1,5 +1,5 @@
-//! The machine goes down: by a reboot, or by a loss of power in which the kernel loses what was not
-//! synced. What ran then does not run any more, and it does not run twice.
+//! Reboots and power failures in which unsynced writes are lost. Running jobs end, and nothing runs
+//! twice.
 
 use slotd_kit::wal::is_committed;
 use slotd_kit::{Setup, Slotd, proc};
@@ -11,29 +11,29 @@ fn now() -> i64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs() as i64
 }
 
-/// A daemon of boot 1, which was a while ago.
+/// Starts a daemon in boot 1, which began 1000 seconds ago.
 fn first_boot() -> Slotd {
     Setup::default().set("SLOTD_TEST_BOOT", format!("1@{}", now() - 1000)).start()
 }
 
-/// The machine starts again an hour later, as boot 2.
+/// Starts the machine an hour later, as boot 2.
 fn boot_an_hour_later(slotd: &mut Slotd) {
     slotd.set_clock(3600);
     slotd.boot(2, now() + 3590);
 }
 
-/// State, reason and exit code.
-fn told(slotd: &Slotd, job: u32) -> (String, String, String) {
+/// Returns the state, the reason and the exit code of a job.
+fn outcome(slotd: &Slotd, job: u32) -> (String, String, String) {
     let job = slotd.job(job);
     (job.state(), job.reason(), job.exit())
 }
 
-fn three(state: &str, reason: &str, exit: &str) -> (String, String, String) {
+fn triple(state: &str, reason: &str, exit: &str) -> (String, String, String) {
     (state.to_owned(), reason.to_owned(), exit.to_owned())
 }
 
 #[test]
-fn what_ran_at_a_reboot_is_node_fail_and_what_waited_goes_on() {
+fn a_reboot_fails_running_jobs_and_keeps_pending_ones() {
     let mut slotd = first_boot();
     let job = slotd.endless(&[]);
     slotd.line("salloc --no-shell").ok();
@@ -52,16 +52,14 @@ fn what_ran_at_a_reboot_is_node_fail_and_what_waited_goes_on() {
     let held = slotd.wrap(&["-H"], "true");
     slotd.wait_reason(waiting, "Resources");
     slotd.power_off();
-    slotd.wait("the client, which goes down with the machine", || {
-        (!srun.is_running()).then_some(())
-    });
+    slotd.wait("the client to end with the machine", || (!srun.is_running()).then_some(()));
     boot_an_hour_later(&mut slotd);
 
     for id in [job, job + 1, foreground.id()] {
-        // At the first request: nobody sees it run under the new boot.
-        assert_eq!(told(&slotd, id), three("NODE_FAIL", "NodeDown", "0:1"), "job {id}");
+        // The very first request already shows the end of the job.
+        assert_eq!(outcome(&slotd, id), triple("NODE_FAIL", "NodeDown", "0:1"), "job {id}");
         let elapsed = slotd.sacct(id, "ElapsedRaw").trim().parse::<i64>().unwrap();
-        assert!(elapsed < 600, "{elapsed} s: the hour in which the machine was off does not count");
+        assert!(elapsed < 600, "{elapsed} s: the hour of downtime must not count");
         let sockets = fs::read_dir(slotd.job_dir(id)).into_iter().flatten().flatten();
         assert_eq!(sockets.filter(|entry| entry.file_type().unwrap().is_socket()).count(), 0);
     }
@@ -75,7 +73,7 @@ fn what_ran_at_a_reboot_is_node_fail_and_what_waited_goes_on() {
 }
 
 #[test]
-fn a_job_that_asked_for_it_runs_again_after_a_reboot_and_no_other() {
+fn only_requeue_jobs_run_again_after_a_reboot() {
     let mut slotd = first_boot();
     let count = |name: &str| format!("echo run >> {name}; {}", slotd.gate("never"));
     let asked = slotd.wrap(&["--requeue"], &count("asked"));
@@ -86,10 +84,10 @@ fn a_job_that_asked_for_it_runs_again_after_a_reboot_and_no_other() {
     boot_an_hour_later(&mut slotd);
     slotd.wait("its second run", || (slotd.read("asked").lines().count() == 2).then_some(()));
     assert_eq!(slotd.job(asked).restarts(), 1);
-    assert_eq!(told(&slotd, other), three("NODE_FAIL", "NodeDown", "0:1"));
+    assert_eq!(outcome(&slotd, other), triple("NODE_FAIL", "NodeDown", "0:1"));
     slotd.power_off();
     slotd.boot(3, now() + 3595);
-    assert_eq!(told(&slotd, asked), three("NODE_FAIL", "NodeDown", "0:1"));
+    assert_eq!(outcome(&slotd, asked), triple("NODE_FAIL", "NodeDown", "0:1"));
     assert_eq!(
         (slotd.read("asked"), slotd.read("other")),
         ("run\nrun\n".to_owned(), "run\n".to_owned())
@@ -99,7 +97,7 @@ fn a_job_that_asked_for_it_runs_again_after_a_reboot_and_no_other() {
 }
 
 #[test]
-fn an_end_that_the_disk_has_kept_is_true_and_one_that_it_has_lost_is_node_fail() {
+fn a_job_whose_end_was_lost_by_the_disk_is_node_fail() {
     let mut slotd = first_boot();
     let jobs: Vec<u32> =
         (0..4).map(|_| slotd.begun(&[], "go", "echo end >> ends; exit 3")).collect();
@@ -109,35 +107,35 @@ fn an_end_that_the_disk_has_kept_is_true_and_one_that_it_has_lost_is_node_fail()
     slotd
         .wait("the records", || jobs.iter().all(|job| record(&slotd, *job).exists()).then_some(()));
     slotd.power_off();
-    // What the disk may have of a file that nobody synced: nothing, no bytes, zeros, a part.
+    // Possible contents of an unsynced file: complete, empty, zeros, or a part.
     let whole = fs::read(record(&slotd, jobs[0])).unwrap();
     fs::write(record(&slotd, jobs[1]), "").unwrap();
     fs::write(record(&slotd, jobs[2]), vec![0; whole.len()]).unwrap();
     fs::write(record(&slotd, jobs[3]), &whole[..whole.len() / 2]).unwrap();
     boot_an_hour_later(&mut slotd);
-    assert_eq!(told(&slotd, jobs[0]), three("FAILED", "NonZeroExitCode", "3:0"));
+    assert_eq!(outcome(&slotd, jobs[0]), triple("FAILED", "NonZeroExitCode", "3:0"));
     for job in &jobs[1..] {
         assert_eq!(
-            told(&slotd, *job),
-            three("NODE_FAIL", "NodeDown", "0:1"),
+            outcome(&slotd, *job),
+            triple("NODE_FAIL", "NodeDown", "0:1"),
             "job {job}\n{}",
             slotd.log()
         );
     }
-    // Nothing of them runs again.
+    // The jobs do not run again.
     let after = slotd.wrap(&["-c", "4"], "true");
     slotd.wait_state(after, "COMPLETED");
     assert_eq!(slotd.read("ends").lines().count(), jobs.len());
 }
 
-/// What the daemon is told by the manager that stops it.
-fn manager_says(slotd: &Slotd, state: &str) {
+/// Sets the state that systemd reports to the daemon.
+fn set_manager_state(slotd: &Slotd, state: &str) {
     let program = slotd.program("systemctl", &format!("#!/bin/sh\necho {state}\n"));
     let place = slotd.base.join("bin/systemctl");
     fs::rename(program, place).expect("a directory of the test");
 }
 
-/// A daemon that is a service, as its environment says.
+/// Starts a daemon with the environment of a systemd service.
 fn service() -> Slotd {
     Setup::default()
         .set("INVOCATION_ID", "1")
@@ -147,9 +145,9 @@ fn service() -> Slotd {
 }
 
 #[test]
-fn a_shutdown_in_order_tells_the_jobs_and_gives_them_time() {
+fn an_orderly_shutdown_signals_jobs_and_gives_them_time() {
     let mut slotd = service();
-    manager_says(&slotd, "stopping");
+    set_manager_state(&slotd, "stopping");
     let script = "trap 'sleep 0.2; echo saved >>saved; exit 0' TERM; echo x >>begun; while :; do sleep 0.05; done";
     let running = slotd.wrap(&[], script);
     let requeued =
@@ -164,11 +162,11 @@ fn a_shutdown_in_order_tells_the_jobs_and_gives_them_time() {
     let output = slotd.output(running);
     assert!(output.contains("DUE TO NODE FAILURE"), "{output}");
 
-    // Nothing has been started meanwhile, and nothing of it depends on another boot.
-    manager_says(&slotd, "running");
+    // Nothing was started in the meantime, and the result does not depend on a new boot.
+    set_manager_state(&slotd, "running");
     slotd.start_daemon();
     for id in [running, suspended] {
-        assert_eq!(told(&slotd, id), three("NODE_FAIL", "NodeDown", "0:1"), "job {id}");
+        assert_eq!(outcome(&slotd, id), triple("NODE_FAIL", "NodeDown", "0:1"), "job {id}");
     }
     slotd.wait_state(requeued, "COMPLETED");
     slotd.wait_state(waiting, "COMPLETED");
@@ -176,9 +174,9 @@ fn a_shutdown_in_order_tells_the_jobs_and_gives_them_time() {
 }
 
 #[test]
-fn a_stop_of_the_service_alone_leaves_its_jobs_alone() {
+fn stopping_only_the_service_does_not_affect_jobs() {
     let mut slotd = service();
-    manager_says(&slotd, "running");
+    set_manager_state(&slotd, "running");
     let job = slotd.begun(&[], "go", "true");
     assert!(slotd.stop().success());
     slotd.open("go");
@@ -187,22 +185,22 @@ fn a_stop_of_the_service_alone_leaves_its_jobs_alone() {
 }
 
 #[test]
-fn a_shutdown_that_has_no_time_left_is_told_by_the_next_daemon() {
+fn the_next_daemon_completes_an_interrupted_shutdown() {
     let mut slotd = service();
-    manager_says(&slotd, "stopping");
-    // It does not end by SIGTERM, and the daemon is killed while it waits for it.
+    set_manager_state(&slotd, "stopping");
+    // The job ignores SIGTERM, and the daemon is killed while it waits for the job.
     let job = slotd.wrap(&[], "trap '' TERM; echo begun >begun; while :; do sleep 0.05; done");
     slotd.wait_text("begun", "begun\n");
     proc::signal(slotd.daemon_pid(), proc::TERM);
     slotd.wait("the notice", || slotd.output(job).contains("DUE TO NODE FAILURE").then_some(()));
-    // What ends a job acts at once, and is recorded after.
+    // The end of a job takes effect immediately and is recorded afterwards.
     let database = slotd.root.join("lib/state.db");
     slotd.wait("the record", || is_committed(&database, "NodeDown").then_some(()));
     slotd.kill9();
-    manager_says(&slotd, "running");
+    set_manager_state(&slotd, "running");
     slotd.start_daemon();
-    let told = slotd.wait_state(job, "COMPLETING").reason();
-    assert_eq!(told, "NodeDown");
+    let reason = slotd.wait_state(job, "COMPLETING").reason();
+    assert_eq!(reason, "NodeDown");
     slotd.cmd("scancel", &["-s", "KILL", &job.to_string()]);
     slotd.wait_end(job);
     assert_eq!(slotd.job(job).state(), "NODE_FAIL");

@@ -1,26 +1,26 @@
-//! What real Slurm 22.05 printed and returned, replayed: `tests/recorded/slurm/*.txt`, a file a
-//! command.
+//! Replays invocations of Slurm 22.05 and compares the output and exit codes. There is a file for
+//! each command in `tests/recorded/slurm/*.txt`.
 //!
-//! An invocation is `$ COMMAND`, then its standard input (`0< `), its output, its errors (`2> `),
-//! and `[exit N] MARK` (`[exit N after TERM]`: it waited for resources, and was ended with
-//! SIGTERM):
+//! An invocation is `$ COMMAND`, followed by its standard input (`0< `), output, errors (`2> `),
+//! and `[exit N] MARK`. `[exit N after TERM]` means that it waited for resources and was ended with
+//! SIGTERM. The marks are:
 //!
-//! * `same`: slotd has this exit code, prints this, and says this. It may say more: the value that
-//!   was wrong after Slurm's words, the cause on a line of its own, a hint; and more fields where
-//!   they have names.
-//! * `same but for figures`: sizes, times of the CPU and numbers of processes are the host's.
-//! * `same but for root: WHY`: an ordinary user gets what was recorded, and root may do it.
-//! * `on purpose: WHY`: it does something else, and why.
-//! * `not on one host: WHY`: what is asked for has no meaning here.
+//! * `same`: slotd has the same exit code, output and errors. An error may contain more: the
+//!   invalid value after Slurm's text, the cause on a separate line, a hint. Output with named
+//!   fields may have additional fields.
+//! * `same but for figures`: sizes, CPU times and process IDs depend on the host.
+//! * `same but for root: WHY`: it is the same for an ordinary user, but root is permitted to do it.
+//! * `on purpose: WHY`: slotd differs intentionally.
+//! * `not on one host: WHY`: the request is meaningless on a single host.
 //!
-//! A difference without a mark fails, and so does a mark without a difference. `% [JOB] COMMAND`
-//! makes ready what was there when the next ones were recorded (`% limit JOB SECONDS` sets a time
-//! limit), and `@ NAME=VALUE` is a setting of the daemon.
+//! A difference without a mark fails the test, and so does a mark without a difference.
+//! `% [JOB] COMMAND` prepares the state in which the next invocations were recorded
+//! (`% limit JOB SECONDS` sets a time limit), and `@ NAME=VALUE` is a setting of the daemon.
 //!
-//! Slurm ran on a node `vm` with 2 CPUs and the partitions cpu and gpu, for the user `lab`; job
-//! numbers are those of the record, and are replaced by slotd's. Commands are as they were
-//! recorded, but where they waited for an amount of time for something that can be waited for, and
-//! where they looked for processes of the user: those of the shell are meant.
+//! Slurm ran on a node `vm` with 2 CPUs and the partitions cpu and gpu, for the user `lab`. The
+//! recorded job IDs are replaced by slotd's. Commands are as recorded, with two exceptions: fixed
+//! delays are replaced by conditions where possible, and searches for processes of the user are
+//! limited to those of the shell.
 
 mod options;
 mod record;
@@ -32,7 +32,7 @@ use slotd_kit::Slotd;
 use std::collections::BTreeMap;
 
 #[test]
-fn what_slurm_printed_is_printed_but_for_what_differs_on_purpose() {
+fn the_output_of_slurm_is_reproduced_except_for_intended_differences() {
     let wanted = std::env::var("SLOTD_TEST_RECORD").ok();
     let records: Vec<_> = record::all()
         .into_iter()
@@ -56,9 +56,9 @@ fn what_slurm_printed_is_printed_but_for_what_differs_on_purpose() {
     assert!(wrong.is_empty(), "{wrong}");
 }
 
-/// What came of each invocation. The record is of one run, in which who came first of those that
-/// ran beside each other was chance (the lines of two tasks, an end and the signal that comes with
-/// it): what is otherwise is replayed once more.
+/// Returns the outcome of each invocation. In the recorded run, the order of concurrent output was
+/// partly chance (the lines of two tasks, an end and its signal), so a record with differences is
+/// replayed once more.
 fn replayed(record: &record::Record) -> Vec<replay::Outcome> {
     let first = replay::replay(record);
     let is_right = |(mark, is_same, _): &replay::Outcome| *is_same == mark.is_same();
@@ -67,7 +67,7 @@ fn replayed(record: &record::Record) -> Vec<replay::Outcome> {
     }
     let second = replay::replay(record);
     if first.len() != second.len() {
-        // Something could not be made ready.
+        // A preparation failed.
         return second;
     }
     first
@@ -77,33 +77,62 @@ fn replayed(record: &record::Record) -> Vec<replay::Outcome> {
         .collect()
 }
 
-/// The page in contrib is what `slotd compat` prints, with what differs on purpose in the records.
+/// The page of the book consists of the output of `slotd compat` and the intentional differences of
+/// the records.
 #[test]
-fn the_page_of_compatibility_is_true() {
+fn the_compatibility_page_is_up_to_date() {
     let slotd = Slotd::setup().prepare();
     let mut page = slotd.cmd("slotd", &["compat"]).ok().stdout;
-    let mut reasons: BTreeMap<String, Vec<String>> = BTreeMap::new();
-    for one in record::invocations().filter(|one| !one.mark().is_same_for_all()) {
-        reasons.entry(one.mark).or_default().push(format!("`{}`", one.command));
-    }
-    page += "\n## Seen beside Slurm\n\nInvocations whose output and exit code were recorded with Slurm 22.05.8, and differ here.\n\n";
+    page += "\n## Differences from recorded output\n\n";
+    page += "The tests replay invocations that were recorded with Slurm 22.05.8. Those listed here \
+             have another output or exit code in slotd, intentionally.\n\n";
+    page += "### In all output\n\n| Slurm | slotd | |\n|---|---|---|\n";
     for (slurm, own, why) in same::EVERYWHERE {
-        let own = if own.is_empty() { "left out".to_owned() } else { format!("`{}`", own.trim()) };
-        page += &format!("* in each output `{}` is {own}: {why}\n", slurm.trim());
+        let own = if own.is_empty() { "not shown".to_owned() } else { format!("`{}`", own.trim()) };
+        page += &format!("| `{}` | {own} | {why} |\n", slurm.trim());
     }
+    page += "\n### Environment variables that are not set\n\n| variable | |\n|---|---|\n";
     for (variable, why) in same::ABSENT {
-        page += &format!("* no `{}`: {why}\n", variable.trim().trim_end_matches('='));
+        page += &format!("| `{}` | {why} |\n", variable.trim().trim_end_matches('='));
     }
-    for (why, commands) in reasons {
-        page += &format!("* {why}: {}\n", commands.join(", "));
+    for (command, reasons) in differences() {
+        page += &format!("\n### {command}\n\n");
+        for (why, invocation) in reasons {
+            page += &format!("* {why}: `{invocation}`\n");
+        }
     }
-    expect_file![format!("{}/contrib/COMPATIBILITY.md", env!("CARGO_MANIFEST_DIR"))]
-        .assert_eq(&page);
+    expect_file![format!(
+        "{}/contrib/book/src/reference/compatibility.md",
+        env!("CARGO_MANIFEST_DIR")
+    )]
+    .assert_eq(&page);
 }
 
-/// The list that `slotd compat` takes "same, replayed" from is made of the records.
+/// The commands that the page has a list of differences for.
+const COMMANDS: [&str; 12] = [
+    "sacct", "sacctmgr", "salloc", "sbatch", "scancel", "scontrol", "sinfo", "sprio", "squeue",
+    "srun", "sshare", "sstat",
+];
+
+/// Returns the reasons of the differences by command, each with the shortest of its invocations.
+fn differences() -> BTreeMap<String, BTreeMap<String, String>> {
+    let mut found: BTreeMap<String, BTreeMap<String, String>> = BTreeMap::new();
+    for one in record::invocations().filter(|one| !one.mark().is_same_for_all()) {
+        let why = one.mark.split_once(": ").map_or(&*one.mark, |(_, why)| why).to_owned();
+        let mut words = one.command.split(|letter: char| !letter.is_ascii_alphanumeric());
+        let command = words.find(|word| COMMANDS.contains(word)).unwrap_or("Output of jobs");
+        let shortest = found.entry(command.to_owned()).or_default().entry(why).or_default();
+        if shortest.is_empty() || one.command.len() < shortest.len() {
+            *shortest = one.command;
+        }
+    }
+    found
+}
+
+/// `slotd compat` prints "same, replayed" for the options of this list, which is generated from the
+/// records.
 #[test]
-fn the_options_that_were_replayed_are_listed() {
+fn the_list_of_replayed_options_is_up_to_date() {
     let mut list = String::new();
     for (command, option) in options::replayed() {
         list += &format!("{command} --{option}\n");

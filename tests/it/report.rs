@@ -1,9 +1,10 @@
-//! `slotd report`: what many jobs used of what they had.
+//! `slotd report`: the allocated and used resources of many jobs.
 
 use serde_json::Value;
 use slotd_kit::Slotd;
 
-/// Jobs of three names that have ended, one of which failed, and one that runs.
+/// Runs jobs with three names to their end, one of them with a failure, and starts a job that keeps
+/// running.
 fn history() -> Slotd {
     let slotd = Slotd::start();
     for _ in 0..2 {
@@ -23,44 +24,44 @@ fn report(slotd: &Slotd, args: &[&str]) -> slotd_kit::Out {
 }
 
 #[test]
-fn what_has_ended_is_told_by_name() {
+fn the_report_groups_ended_jobs_by_name() {
     let slotd = history();
-    let told = report(&slotd, &[]).ok();
-    assert!(told.stdout.starts_with("4 jobs that ran and ended from "), "{}", told.stdout);
+    let out = report(&slotd, &[]).ok();
+    assert!(out.stdout.starts_with("4 jobs ran and ended between "), "{}", out.stdout);
     let row = |name: &str| -> Vec<String> {
         let cells =
             |line: &str| line.split('|').map(|cell| cell.trim().to_owned()).collect::<Vec<_>>();
-        let found =
-            told.stdout.lines().map(cells).find(|cells| cells.len() > 1 && cells[0] == name);
-        found.unwrap_or_else(|| panic!("no {name}: {}", told.stdout))
+        let found = out.stdout.lines().map(cells).find(|cells| cells.len() > 1 && cells[0] == name);
+        found.unwrap_or_else(|| panic!("no {name}: {}", out.stdout))
     };
     assert_eq!(row("fit")[1..3], ["2", "0"]);
     assert_eq!(row("bad")[1..3], ["1", "1"]);
     assert_eq!((row("fit")[5].as_str(), row("fit")[6].as_str()), ("2", "600M"));
-    assert!(!told.stdout.contains("still"), "it runs: {}", told.stdout);
+    assert!(!out.stdout.contains("still"), "running jobs are not included: {}", out.stdout);
     let advised =
-        |line: &&str| line.starts_with("fit: had 600M, used ") && line.contains(": ask --mem=");
-    assert_eq!(told.stdout.lines().filter(advised).count(), 1, "{}", told.stdout);
-    assert!(told.stdout.contains("\nfit: had a limit of 01:00:00, took 00:0"), "{}", told.stdout);
+        |line: &&str| line.starts_with("fit: had 600M, used ") && line.contains(": request --mem=");
+    assert_eq!(out.stdout.lines().filter(advised).count(), 1, "{}", out.stdout);
+    assert!(out.stdout.contains("\nfit: had a limit of 01:00:00, took 00:0"), "{}", out.stdout);
 
-    assert!(!told.stdout.contains("bad: "), "it failed at once: {}", told.stdout);
+    assert!(!out.stdout.contains("bad: "), "failed jobs are not included: {}", out.stdout);
     assert!(
-        told.stdout.contains("\n3 completed jobs count. Left out: 1 failed\nMemory is sampled: "),
+        out.stdout.contains("\nBased on 3 completed jobs. Excluded: 1 failed\nMemory is sampled: "),
         "{}",
-        told.stdout
+        out.stdout
     );
 
     let plotted = report(&slotd, &["--plot"]).ok().stdout;
     assert!(
-        plotted.contains("\nCPU-hours, used and had\n") && !told.stdout.contains("used and had"),
+        plotted.contains("\nCPU-hours, used of allocated\n")
+            && !out.stdout.contains("used of allocated"),
         "{plotted}"
     );
     let one = report(&slotd, &["--rows", "1"]).ok().stdout;
-    assert!(one.contains("\n2 more names are not shown: --rows 3 shows them\n"), "{one}");
+    assert!(one.contains("\n2 more names not shown; use --rows 3 to show them\n"), "{one}");
 }
 
 #[test]
-fn programs_and_browsers_have_it_as_files() {
+fn the_report_is_available_as_json_html_and_svg() {
     let slotd = history();
     let json: Value =
         serde_json::from_str(&report(&slotd, &["--json", "-n", "fit"]).ok().stdout).expect("JSON");
@@ -82,17 +83,17 @@ fn programs_and_browsers_have_it_as_files() {
         );
         assert!(
             !text.contains("src=") && !text.contains("<script"),
-            "it loads and runs nothing: {text}"
+            "the page loads no resources and runs no scripts: {text}"
         );
     }
-    assert!(page.contains("<td>600M</td>") && page.contains("ask --mem="), "{page}");
+    assert!(page.contains("<td>600M</td>") && page.contains("request --mem="), "{page}");
 }
 
 #[test]
-fn times_users_and_places_that_make_no_sense_are_refused() {
+fn invalid_times_users_and_files_are_refused() {
     let slotd = Slotd::start();
     assert_eq!(report(&slotd, &["-S", "now-2hours", "-E", "now-1hour"]).ok().lines().len(), 1);
-    assert!(report(&slotd, &[]).ok().stdout.starts_with("0 jobs that ran and ended from "));
+    assert!(report(&slotd, &[]).ok().stdout.starts_with("0 jobs ran and ended between "));
     for (args, words) in [
         (&["-S", "yesterday noon"][..], "Invalid time specification"),
         (&["-S", "now", "-E", "now-1hour"], "requested is after end time"),

@@ -1,4 +1,4 @@
-//! Jobs that grow and shrink while they run.
+//! Growing and shrinking running jobs.
 
 use slotd_kit::{Setup, Slotd};
 use std::fs;
@@ -8,7 +8,7 @@ fn resize(slotd: &Slotd, job: u32, keys: &[&str]) -> slotd_kit::Out {
     slotd.cmd("scontrol", &[&["update", &id], keys].concat())
 }
 
-/// `CPU_IDs` and `Mem` of `scontrol show job -d`.
+/// Returns `CPU_IDs` and `Mem` of `scontrol show job -d`.
 fn has(slotd: &Slotd, job: u32) -> (String, String) {
     let all = slotd.cmd("scontrol", &["show", "job", "-d", "-o", &job.to_string()]).ok();
     let of = |key: &str| {
@@ -20,7 +20,7 @@ fn has(slotd: &Slotd, job: u32) -> (String, String) {
 }
 
 #[test]
-fn idle_cpus_and_memory_are_sold_at_once_and_everything_tells_the_new_size() {
+fn freed_cpus_and_memory_are_allocated_at_once() {
     let slotd = Slotd::start();
     let job = slotd.begun(
         &["-c", "4", "--mem", "6000"],
@@ -50,7 +50,7 @@ fn idle_cpus_and_memory_are_sold_at_once_and_everything_tells_the_new_size() {
 }
 
 #[test]
-fn what_steps_use_is_given_back_as_they_end_and_the_next_daemon_knows_it() {
+fn resources_in_use_by_steps_are_freed_as_the_steps_end() {
     let mut slotd = Slotd::start();
     let gate = |name: &str| format!("srun -n1 -c1 --exact sh -c \"{}\" &", slotd.gate(name));
     let script = format!("{} {} wait", gate("one"), gate("two"));
@@ -76,7 +76,7 @@ fn what_steps_use_is_given_back_as_they_end_and_the_next_daemon_knows_it() {
 }
 
 #[test]
-fn a_script_follows_its_cpus() {
+fn the_cpu_affinity_of_a_script_follows_its_job() {
     let slotd = Setup::default().set("SLOTD_CPUS", 2).start();
     if fs::read_to_string("/proc/self/status")
         .unwrap_or_default()
@@ -104,14 +104,17 @@ fn a_script_follows_its_cpus() {
 }
 
 #[test]
-fn a_job_that_cannot_grow_is_told_what_is_free_and_when_there_is_room() {
+fn a_job_that_cannot_grow_gets_the_free_resources_and_a_time() {
     let slotd = Slotd::start();
     let job = slotd.endless(&["-c", "2"]);
     slotd.endless(&["-c", "1", "-t", "10"]);
     let out = resize(&slotd, job, &["NumCPUs=4"]).fails(1);
-    let (before, after) = out.stderr.split_once("there is room in 0:0").expect("when");
-    assert_eq!(before, format!("job {job} would need 2 CPUs more, and 1 CPUs are free; "));
-    assert!(after.contains(&format!("sbatch --dependency=expand:{job} waits for it\n")), "{after}");
+    let (before, after) = out.stderr.split_once("enough will be free in 0:0").expect("when");
+    assert_eq!(before, format!("job {job} needs 2 CPUs more; 1 CPU is free; "));
+    assert!(
+        after.contains(&format!("; to wait for it: sbatch --dependency=expand:{job}\n")),
+        "{after}"
+    );
     assert_eq!(has(&slotd, job).0, "0-1");
     resize(&slotd, job, &["NumCPUs=3"]).ok();
     assert_eq!(has(&slotd, job).0, "0-1,3");
@@ -128,7 +131,7 @@ fn a_job_that_cannot_grow_is_told_what_is_free_and_when_there_is_room() {
 }
 
 #[test]
-fn a_manager_uses_what_it_gets_and_gives_back_what_no_step_uses() {
+fn a_manager_uses_added_cpus_and_frees_idle_ones() {
     let slotd = Slotd::start();
     let steps: String =
         (0..4).map(|n| format!("{} # {n}\n", slotd.gate(&format!("go{n}")))).collect();
@@ -164,7 +167,7 @@ fn a_manager_uses_what_it_gets_and_gives_back_what_no_step_uses() {
 }
 
 #[test]
-fn jobs_wait_to_expand_a_running_one_and_give_it_what_they_get() {
+fn an_expand_job_waits_and_transfers_its_resources() {
     let slotd = Slotd::start();
     let job = slotd.begun(&["-c", "2"], "go", "srun sh -c 'echo $SLURM_CPUS_ON_NODE'");
     let other = slotd.endless(&["-c", "2", "-t", "10"]);
@@ -189,7 +192,7 @@ fn jobs_wait_to_expand_a_running_one_and_give_it_what_they_get() {
 }
 
 #[test]
-fn sjobmgr_resize_grows_waits_for_more_and_shrinks() {
+fn sjobmgr_resize_grows_waits_and_shrinks() {
     let slotd = Slotd::start();
     let steps: String = (0..4).map(|n| format!("{} # {n}\n", slotd.gate("go"))).collect();
     slotd.write("steps", steps);
@@ -218,14 +221,14 @@ fn sjobmgr_resize_grows_waits_for_more_and_shrinks() {
     );
     let wait = format!("   ExpandedBy={more} CPUs=+2 Reason=Resources StartTime=2");
     assert!(lines[2].starts_with(&wait), "{out:?}");
-    assert_eq!(resize(&[]).ok().lines()[1], lines[2], "it is shown again");
+    assert_eq!(resize(&[]).ok().lines()[1], lines[2], "the pending expansion is shown again");
     slotd.cancel(other);
     slotd.wait_state(more, "COMPLETED");
     running(4);
-    // Nobody asked for more memory.
+    // The memory stays the same, because more was not requested.
     assert_eq!(resize(&[]).ok().text(), format!("JobId={job} CPUs=4 Mem=512M"));
     let out = resize(&["-3", "--mem=100"]).ok();
-    // The manager may have given back the memory by now, and has no CPU that is idle.
+    // The manager may have freed the memory by now, but has no idle CPU.
     assert!(out.text().starts_with(&format!("JobId={job} CPUs=4 Mem=")), "{out:?}");
     assert!(out.text().ends_with(" PendingCPUs=1 PendingMem=100M"), "{out:?}");
     for bad in ["-4", "0", "x", "+99"] {
@@ -236,8 +239,7 @@ fn sjobmgr_resize_grows_waits_for_more_and_shrinks() {
 }
 
 #[test]
-fn a_managers_step_that_is_larger_than_its_shrunken_job_is_named_and_starts_when_the_job_has_grown()
-{
+fn a_step_larger_than_its_job_is_reported_and_starts_once_the_job_grows() {
     let slotd = Slotd::start();
     let gate = slotd.gate("go");
     slotd.write(
@@ -249,12 +251,12 @@ fn a_managers_step_that_is_larger_than_its_shrunken_job_is_named_and_starts_when
     slotd.wait("a manager", || (list().code == 0).then_some(()));
     resize(&slotd, job, &["NumCPUs=1"]).ok();
     slotd.wait("a reason", || {
-        list().stdout.contains("Resources: asks for 3 CPUs; the job has 1 CPUs").then_some(())
+        list().stdout.contains("Resources: asks for 3 CPUs; the job has 1 CPU").then_some(())
     });
     slotd.open("go");
-    let told = "1 steps wait until the job is larger again (sjobmgr resize), or they are cancelled (sjobmgr cancel): \
-                step \"wide\" asks for 3 CPUs; the job has 1 CPUs";
-    slotd.wait("words", || slotd.output(job).contains(told).then_some(()));
+    let message = "1 step needs a larger job: resize it (sjobmgr resize), or cancel steps (sjobmgr cancel): \
+                step \"wide\" asks for 3 CPUs; the job has 1 CPU";
+    slotd.wait("the message", || slotd.output(job).contains(message).then_some(()));
     resize(&slotd, job, &["NumCPUs=3"]).ok();
     slotd.wait_state(job, "COMPLETED");
 }

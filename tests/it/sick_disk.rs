@@ -1,26 +1,27 @@
-//! A database that cannot be written: what runs can be ended, nothing new is promised, and all goes
-//! on when it is over.
+//! The database cannot be written: running jobs can be ended, new ones are refused, and everything
+//! continues once the disk works again.
 
 use slotd_kit::disk::{ReadOnly, SmallDisk, limit_files};
 use slotd_kit::{Out, Slotd, proc, until};
 use std::fs;
 use std::time::{Duration, Instant};
 
-/// Far less than until the disk is well again; what an answer takes here is a thousandth of it.
+/// A limit for responses, which usually take a thousandth of it. The disk is broken for much
+/// longer.
 const SOON: Duration = Duration::from_secs(20);
 
-const FAILS: &str = "the disk of the daemon's database fails";
+const FAILS: &str = "the disk of the daemon's database is failing";
 
-/// The daemon writes to no file any more.
+/// Prevents the daemon from writing to any file.
 fn break_disk(slotd: &Slotd) {
     limit_files(slotd.daemon_pid(), Some(0));
 }
 
-fn mend_disk(slotd: &Slotd) {
+fn repair_disk(slotd: &Slotd) {
     limit_files(slotd.daemon_pid(), None);
 }
 
-/// A command, which answers soon.
+/// Runs a command and asserts that it responds soon.
 #[track_caller]
 fn soon(slotd: &Slotd, line: &str) -> Out {
     let began = Instant::now();
@@ -29,27 +30,27 @@ fn soon(slotd: &Slotd, line: &str) -> Out {
     out
 }
 
-/// The process of a job whose script has begun.
+/// Starts a job, waits until its script has begun, and returns the job and its process.
 fn begun(slotd: &Slotd, args: &[&str], script: &str) -> (u32, i32) {
     let job = slotd.wrap(args, &format!("echo $$ >> pids; {script}"));
     slotd.wait_text("pids", "\n");
     (job, slotd.read("pids").trim().parse().unwrap())
 }
 
-fn wait_gone(pid: i32) {
-    assert!(until(|| (!proc::is_alive(pid)).then_some(())).is_some(), "process {pid} lives");
+fn wait_dead(pid: i32) {
+    assert!(until(|| (!proc::is_alive(pid)).then_some(())).is_some(), "process {pid} is alive");
 }
 
 #[test]
-fn a_job_is_cancelled_while_nothing_can_be_written() {
+fn a_job_can_be_cancelled_while_the_disk_fails() {
     let slotd = Slotd::start();
     let (job, pid) = begun(&slotd, &[], "exec sleep 1000");
     break_disk(&slotd);
     soon(&slotd, &format!("scancel {job}")).ok();
-    wait_gone(pid);
+    wait_dead(pid);
     let sdiag = soon(&slotd, "sdiag").ok().stdout;
     assert!(sdiag.contains(&format!(": {FAILS} (cannot commit: disk I/O error)\n")), "{sdiag}");
-    mend_disk(&slotd);
+    repair_disk(&slotd);
     let ended = slotd.wait_state(job, "CANCELLED");
     assert_eq!(ended.exit(), "0:15");
     slotd.wait("the end in the database", || {
@@ -58,55 +59,59 @@ fn a_job_is_cancelled_while_nothing_can_be_written() {
 }
 
 #[test]
-fn a_signal_and_a_suspension_reach_a_job_while_nothing_can_be_written() {
+fn a_job_can_be_signalled_and_suspended_while_the_disk_fails() {
     let slotd = Slotd::start();
     let script =
-        "trap 'echo usr1 >> heard' USR1; echo > ready; sleep 1000 & while :; do wait; done";
+        "trap 'echo usr1 >> signals' USR1; echo > ready; sleep 1000 & while :; do wait; done";
     let (job, pid) = begun(&slotd, &[], script);
     slotd.wait_text("ready", "\n");
     break_disk(&slotd);
-    // What waits for the disk is no hindrance.
+    // A request that waits for the disk does not block others.
     soon(&slotd, &format!("scontrol hold {job}"));
     soon(&slotd, &format!("scancel -b -s USR1 {job}")).ok();
-    slotd.wait_text("heard", "usr1");
-    let told = soon(&slotd, &format!("scontrol suspend {job}")).fails(1);
-    assert!(told.stderr.contains(&format!(
-        "done, but undone if the daemon dies before it can write that down: {FAILS}"
-    )));
+    slotd.wait_text("signals", "usr1");
+    let out = soon(&slotd, &format!("scontrol suspend {job}")).fails(1);
+    assert!(
+        out.stderr.contains(&format!(
+            "done, but lost if the daemon dies before it can record it: {FAILS}"
+        ))
+    );
     assert!(until(|| (proc::state(pid) == Some('T')).then_some(())).is_some());
-    mend_disk(&slotd);
+    repair_disk(&slotd);
     slotd.wait_state(job, "SUSPENDED");
 }
 
 #[test]
-fn a_job_that_was_cancelled_unwritten_is_not_started_again_after_the_death_of_the_daemon() {
+fn an_unstored_cancel_survives_a_daemon_crash() {
     let mut slotd = Slotd::start();
-    // Its end alone would look like a failure, after which it runs again.
+    // If only its end were known, it would look like a failure and be requeued.
     let (job, pid) = begun(&slotd, &["--requeue"], "exec sleep 1000");
     break_disk(&slotd);
     soon(&slotd, &format!("scancel {job}")).ok();
-    wait_gone(pid);
+    wait_dead(pid);
     slotd.crash();
     assert_eq!(slotd.wait_state(job, "CANCELLED").restarts(), 0);
+    let by = format!("CANCELLED by {}", nix::unistd::getuid());
+    assert_eq!(slotd.sacct(job, "state"), by);
     assert_eq!(slotd.read("pids").lines().count(), 1);
 }
 
 #[test]
-fn a_time_limit_is_kept_unwritten_and_known_after_the_death_of_the_daemon() {
+fn an_unstored_timeout_survives_a_daemon_crash() {
     let mut slotd = Slotd::start();
     let (job, pid) = begun(&slotd, &[], "exec sleep 1000");
     slotd.limit(job, 1);
     break_disk(&slotd);
-    wait_gone(pid);
+    wait_dead(pid);
     slotd.crash();
     slotd.wait_state(job, "TIMEOUT");
 }
 
 #[test]
-fn who_meets_the_fault_first_is_refused_and_nothing_is_left_of_it() {
+fn a_submission_that_hits_the_fault_is_refused_and_leaves_nothing() {
     let slotd = Slotd::start();
     break_disk(&slotd);
-    let refused = format!("{FAILS}: see the log of the kernel and try again\n");
+    let refused = format!("{FAILS}: check the kernel log and try again\n");
     let out = soon(&slotd, "sbatch --wrap true").fails(1);
     assert_eq!(out.stderr, format!("sbatch: error: Batch job submission failed: {refused}"));
     for line in ["srun true", "salloc true"] {
@@ -114,19 +119,19 @@ fn who_meets_the_fault_first_is_refused_and_nothing_is_left_of_it() {
         assert!(out.stderr.contains(&refused), "{line}: {}", out.stderr);
     }
     assert_eq!(soon(&slotd, "squeue -h -t all").ok().stdout, "");
-    mend_disk(&slotd);
+    repair_disk(&slotd);
     let job = until(|| slotd.line("sbatch --parsable --wrap true").text().parse::<u32>().ok())
-        .expect("it is taken");
+        .expect("a submission");
     slotd.wait_state(job, "COMPLETED");
     assert_eq!(
         slotd.cmd("sacct", &["-nPX", "-o", "jobid"]).ok().text(),
         job.to_string(),
-        "no other was ever stored"
+        "only this job is stored"
     );
 }
 
 #[test]
-fn a_step_that_cannot_be_stored_is_refused_and_its_job_goes_on() {
+fn a_step_that_cannot_be_stored_is_refused_and_its_job_continues() {
     let slotd = Slotd::start();
     let script =
         format!("{}; srun true; echo code $?; srun true; echo code $?; echo end", slotd.gate("go"));
@@ -134,40 +139,38 @@ fn a_step_that_cannot_be_stored_is_refused_and_its_job_goes_on() {
     break_disk(&slotd);
     slotd.open("go");
     slotd.wait_text(&format!("slurm-{job}.out"), "end");
-    let refused = format!(
-        "srun: error: Unable to create step for job {job}: {FAILS}: see the log of the kernel"
-    );
+    let refused =
+        format!("srun: error: Unable to create step for job {job}: {FAILS}: check the kernel log");
     let output = slotd.output(job);
     assert_eq!(
         (output.matches(&refused).count(), output.matches("code 1\n").count()),
         (2, 2),
         "{output}"
     );
-    mend_disk(&slotd);
+    repair_disk(&slotd);
     slotd.wait_state(job, "COMPLETED");
-    assert!(!slotd.steps(job, "jobid").contains(&format!("{job}.0")), "no step was ever stored");
+    assert!(!slotd.steps(job, "jobid").contains(&format!("{job}.0")), "no step is stored");
 }
 
 #[test]
-fn a_cancel_that_only_the_daemon_knows_is_told_as_such() {
+fn an_unstored_cancel_is_reported() {
     let slotd = Slotd::start();
     let job = slotd.wrap(&["--hold"], "true");
     break_disk(&slotd);
-    let text =
-        format!("done, but undone if the daemon dies before it can write that down: {FAILS}\n");
-    // The second finds nothing to do, and promises no more.
+    let text = format!("done, but lost if the daemon dies before it can record it: {FAILS}\n");
+    // The second one has nothing to do, but reports the same.
     for _ in 0..2 {
         let out = soon(&slotd, &format!("scancel {job}")).fails(1);
         assert_eq!(out.stderr, format!("scancel: error: Kill job error on job id {job}: {text}"));
     }
-    mend_disk(&slotd);
+    repair_disk(&slotd);
     slotd.wait("the end in the database", || {
         slotd.sacct(job, "state").starts_with("CANCELLED").then_some(())
     });
 }
 
 #[test]
-fn on_a_full_disk_the_job_that_fills_it_can_be_cancelled_and_all_goes_on_with_new_room() {
+fn jobs_can_be_cancelled_on_a_full_disk() {
     let slotd = Slotd::setup().prepare();
     let Some(disk) = SmallDisk::mount(&slotd.root, 4 << 20) else { return };
     let mut slotd = slotd;
@@ -176,11 +179,11 @@ fn on_a_full_disk_the_job_that_fills_it_can_be_cancelled_and_all_goes_on_with_ne
     let next = slotd.wrap(&["-c", "4"], "true");
     let filling = disk.fill();
     let out = soon(&slotd, "sbatch --wrap true").fails(1);
-    let text = "the disk of the daemon's database is full: make room and try again\n";
+    let text = "the disk of the daemon's database is full: free some space and try again\n";
     assert_eq!(out.stderr, format!("sbatch: error: Batch job submission failed: {text}"));
     soon(&slotd, &format!("scancel {job}")).ok();
-    wait_gone(pid);
-    // Neither the next daemon needs room to begin, nor does it start what was cancelled.
+    wait_dead(pid);
+    // The next daemon starts without free space, and does not start the cancelled job.
     slotd.crash();
     let out = soon(&slotd, "sbatch --wrap true").fails(1);
     assert!(out.stderr.ends_with(text), "{}", out.stderr);
@@ -190,11 +193,11 @@ fn on_a_full_disk_the_job_that_fills_it_can_be_cancelled_and_all_goes_on_with_ne
     slotd.wait_state(job, "CANCELLED");
     slotd.wait_state(next, "COMPLETED");
     let lines = slotd.log().lines().filter(|line| line.contains("is full (")).count();
-    assert_eq!(lines, 2, "one of each daemon: {}", slotd.log());
+    assert_eq!(lines, 2, "one from each daemon: {}", slotd.log());
 }
 
 #[test]
-fn an_output_on_a_read_only_mount_of_the_roots_file_system_fails_its_job_alone() {
+fn an_output_on_a_read_only_mount_fails_only_its_job() {
     let slotd = Slotd::start();
     fs::create_dir(slotd.path("frozen")).unwrap();
     let Some(_mount) = ReadOnly::make(&slotd.path("frozen")) else { return };
@@ -205,11 +208,11 @@ fn an_output_on_a_read_only_mount_of_the_roots_file_system_fails_its_job_alone()
     assert_eq!(slotd.line("sinfo -h -R").ok().text(), "");
 }
 
-/// Goes on for ever, and writes down each SIGTERM.
+/// A script that runs forever and records each SIGTERM.
 const STUBBORN: &str = "trap 'echo term >> terms' TERM; echo > ready; while :; do sleep 0.05; done";
 
 #[test]
-fn a_limit_that_two_daemons_keep_is_told_once_in_the_output() {
+fn a_time_limit_enforced_by_two_daemons_is_reported_once() {
     let mut slotd = Slotd::setup().set("SLOTD_KILL_WAIT", 1000).start();
     let (job, _) = begun(&slotd, &[], STUBBORN);
     slotd.wait_text("ready", "\n");
@@ -224,9 +227,9 @@ fn a_limit_that_two_daemons_keep_is_told_once_in_the_output() {
 }
 
 #[test]
-fn what_was_suspended_or_resumed_unwritten_is_as_its_record_says_after_the_death_of_the_daemon() {
+fn an_unstored_suspend_or_resume_is_undone_after_a_daemon_crash() {
     let mut slotd = Slotd::start();
-    // A shell that starts programs would be stopped in vfork(2) at times, and be in state D then.
+    // A shell that starts programs is sometimes stopped in vfork(2), in state D.
     let (job, pid) = begun(&slotd, &[], "exec sleep 1000");
     let wait_stopped = |yes: bool| {
         let there = until(|| ((proc::state(pid)? == 'T') == yes).then_some(()));
@@ -251,54 +254,54 @@ fn what_was_suspended_or_resumed_unwritten_is_as_its_record_says_after_the_death
 }
 
 #[test]
-fn a_hold_that_only_the_daemon_knows_is_told_as_such_each_time() {
+fn an_unstored_hold_is_reported_each_time() {
     let slotd = Slotd::start();
     let job = slotd.wrap(&["--begin=now+1hour"], "true");
     break_disk(&slotd);
     for line in ["scontrol hold", "scontrol hold", "scontrol release", "scontrol release"] {
         let out = soon(&slotd, &format!("{line} {job}")).fails(1);
         assert!(
-            out.stderr
-                .contains("done, but undone if the daemon dies before it can write that down"),
+            out.stderr.contains("done, but lost if the daemon dies before it can record it"),
             "{line}"
         );
     }
-    mend_disk(&slotd);
-    slotd.wait("an answer that is on disk", || {
+    repair_disk(&slotd);
+    slotd.wait("a hold that is stored", || {
         (slotd.line(&format!("scontrol hold {job}")).code == 0).then_some(())
     });
 }
 
 #[test]
-fn a_database_that_is_moved_away_takes_no_jobs_until_it_is_back() {
+fn no_jobs_are_accepted_while_the_database_is_moved_away() {
     let mut slotd = Slotd::start();
     let kept = slotd.wrap(&["-H"], "true");
     let (job, pid) = begun(&slotd, &[], "exec sleep 1000");
     let (database, away) = (slotd.root.join("lib/state.db"), slotd.path("away.db"));
     fs::rename(&database, &away).unwrap();
-    let refused = "the daemon's database lib/state.db was moved, deleted or replaced: put that file back, or `slotd daemon \
-                   stop` and `slotd db restore` a copy, and try again\n";
+    let refused = "the daemon's database lib/state.db was moved, deleted or replaced: put that file back, or run \
+                   `slotd daemon stop` and restore a copy with `slotd db restore`, and try again\n";
     for _ in 0..2 {
         let out = soon(&slotd, "sbatch --wrap true").fails(1);
         assert_eq!(out.stderr, format!("sbatch: error: Batch job submission failed: {refused}"));
     }
     let doctor = slotd.line("slotd doctor").fails(1).stdout;
     let named = format!("{}: No such file or directory", database.display());
-    assert!(doctor.contains(&named) && doctor.contains("mend: put that file back"), "{doctor}");
+    assert!(doctor.contains(&named) && doctor.contains("fix: put that file back"), "{doctor}");
     let node = soon(&slotd, "scontrol show node").ok().stdout;
     assert!(node.contains("lib/state.db was moved"), "{node}");
-    // An older copy in its place is not written to, and nothing is deleted that it does not name.
+    // An older copy in its place is not written to, and the files of jobs that it lacks are not
+    // deleted.
     fs::copy(&away, &database).unwrap();
     let before = fs::read(&database).unwrap();
     soon(&slotd, "sbatch --wrap true").fails(1);
     slotd.line("slotd clean --older-than 0s --yes").fails(1);
     assert_eq!(fs::read(&database).unwrap(), before);
     soon(&slotd, &format!("scancel {job}")).ok();
-    wait_gone(pid);
+    wait_dead(pid);
     fs::rename(&away, &database).unwrap();
     slotd.wait_state(job, "CANCELLED");
     let next = until(|| slotd.line("sbatch --parsable --wrap true").text().parse::<u32>().ok())
-        .expect("it is taken");
+        .expect("a submission");
     slotd.wait_state(next, "COMPLETED");
     slotd.crash();
     assert_eq!(slotd.state(kept), "PENDING");
@@ -306,14 +309,14 @@ fn a_database_that_is_moved_away_takes_no_jobs_until_it_is_back() {
 }
 
 #[test]
-fn jobs_outlive_the_log_of_the_database_and_the_daemon() {
+fn jobs_survive_the_loss_of_the_write_ahead_log() {
     for name in ["state.db-wal", "state.db-shm"] {
         let mut slotd = Slotd::start();
         let kept = slotd.wrap(&["-H"], "true");
         fs::remove_file(slotd.root.join("lib").join(name)).unwrap();
         let out = soon(&slotd, "sbatch --wrap true").fails(1);
         let refused = "the log of the daemon's database (lib/state.db-wal, -shm) was moved, deleted or replaced: restart the \
-                       daemon, which loses nothing, and try again\n";
+                       daemon (nothing is lost) and try again\n";
         assert!(out.stderr.ends_with(refused), "{}", out.stderr);
         slotd.crash();
         assert_eq!(slotd.state(kept), "PENDING", "{name}");
@@ -323,7 +326,7 @@ fn jobs_outlive_the_log_of_the_database_and_the_daemon() {
 }
 
 #[test]
-fn a_daemon_does_not_begin_anew_beside_the_log_of_a_database_that_is_gone() {
+fn no_new_database_is_created_next_to_an_old_write_ahead_log() {
     let mut slotd = Slotd::start();
     let kept = slotd.wrap(&["-H"], "true");
     slotd.kill9();

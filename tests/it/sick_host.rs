@@ -1,31 +1,32 @@
-//! A host that cannot start processes for a while, or has no descriptors left, and a job that the
-//! daemon dies of: no job fails for it, none is lost.
+//! Temporary faults of the host (no processes, descriptors, inodes), and jobs that crash the
+//! daemon: no job fails because of them, and none is lost.
 
 use serde_json::json;
 use slotd_kit::disk::ReadOnly;
 use slotd_kit::wire::{connect, frame, receive};
-use slotd_kit::{Setup, Slotd, limits, proc, until};
+use slotd_kit::{Setup, Slotd, limits, proc, until, users};
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::Write;
+use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::Command;
 
-/// A small disk of its own under the runtime root, with so many inodes.
+/// A separate small disk for the runtime root, with 200 inodes.
 struct SmallDisk {
     at: PathBuf,
     fillers: PathBuf,
 }
 
 impl SmallDisk {
-    /// `None`, and a line that says so, where this user may not mount.
+    /// Returns `None` and prints a line if the user may not mount.
     fn below(slotd: &Slotd) -> Option<SmallDisk> {
         let at = slotd.root.clone();
         let mut mount = Command::new("mount");
         mount.args(["-t", "tmpfs", "-o", "size=64m,nr_inodes=200,mode=700", "none"]).arg(&at);
         let mounted = mount.output().is_ok_and(|out| out.status.success());
         if !mounted {
-            eprintln!("not tested: no small disk can be mounted");
+            eprintln!("skipped: no small disk can be mounted");
             return None;
         }
         let fillers = at.join("fillers");
@@ -33,7 +34,7 @@ impl SmallDisk {
         Some(SmallDisk { at, fillers })
     }
 
-    /// Uses up every inode.
+    /// Uses up all inodes.
     fn fill(&self) {
         for n in 0.. {
             if File::create(self.fillers.join(n.to_string())).is_err() {
@@ -51,13 +52,13 @@ impl SmallDisk {
 
 impl Drop for SmallDisk {
     fn drop(&mut self) {
-        // Lazily: a test that failed has processes in it still.
+        // Unmount lazily, because processes of a failed test may still use it.
         let _ = Command::new("umount").arg("-l").arg(&self.at).status();
     }
 }
 
 #[test]
-fn a_host_without_inodes_is_drained_with_the_reason_and_its_jobs_wait() {
+fn a_host_without_inodes_is_drained_and_its_jobs_wait() {
     let mut slotd = Setup::default().prepare();
     let Some(disk) = SmallDisk::below(&slotd) else { return };
     slotd.start_daemon();
@@ -68,7 +69,7 @@ fn a_host_without_inodes_is_drained_with_the_reason_and_its_jobs_wait() {
         slotd.wait_reason(*job, "ReqNodeNotAvail");
     }
     let node = slotd_kit::host();
-    // While a job is tried the node is draining.
+    // While a job is being tried, the node is draining.
     slotd.wait("a drained node", || {
         let shown = slotd.cmd("sinfo", &["-h", "-o", "%T %t %A %F"]).ok();
         (shown.text() == "drained drain 0/0 0/0/1/1").then_some(())
@@ -105,26 +106,26 @@ fn a_host_without_inodes_is_drained_with_the_reason_and_its_jobs_wait() {
     assert_eq!(slotd.cmd("sinfo", &["-R"]).ok().lines().len(), 1);
 }
 
-/// A job that takes the whole host, and an array behind it. The host falls ill while the first
-/// runs: tasks of the array wait until the host is well again, and have not been started by then.
-fn is_waited_for<T>(
+/// Runs a job on the whole host, with an array behind it, and makes the host fail meanwhile. The
+/// tasks must wait, without having been started, until the host has recovered.
+fn check_jobs_wait<T>(
     slotd: &Slotd,
     reason: &str,
-    fall_ill: impl FnOnce() -> Option<T>,
-    get_well: impl FnOnce(T),
+    break_host: impl FnOnce() -> Option<T>,
+    repair_host: impl FnOnce(T),
 ) {
     let first = slotd.begun(&["-c", "4"], "go", "true");
     let array = slotd.wrap(&["-a", "0-3"], &slotd.gate("go on"));
-    let Some(illness) = fall_ill() else { return };
+    let Some(fault) = break_host() else { return };
     slotd.open("go");
-    // A daemon without descriptors can tell nobody else.
+    // Without descriptors, the daemon can report it only in its log.
     slotd.wait("a drained node", || {
         slotd.log().contains(&format!("the node is drained: {reason}: ")).then_some(())
     });
-    slotd.wait("another try", || {
+    slotd.wait("another attempt", || {
         (slotd.log().matches(".batch: the launch failed: ").count() > 1).then_some(())
     });
-    get_well(illness);
+    repair_host(fault);
     slotd.open("go on");
     assert_eq!(slotd.wait_state(first, "COMPLETED").restarts(), 0);
     for task in slotd.wait_array(array, 4) {
@@ -136,33 +137,38 @@ fn is_waited_for<T>(
 }
 
 #[test]
-fn jobs_wait_for_a_host_that_has_no_descriptors() {
+fn jobs_wait_while_the_host_has_no_descriptors() {
     let slotd = Slotd::start();
     let daemon = slotd.daemon_pid();
-    // One for who asks: a launch takes two, and keeps one.
+    // One descriptor is enough for a client. A launch needs two and keeps one.
     let limited = |more| {
         limits::descriptors(daemon, more);
         daemon
     };
-    is_waited_for(&slotd, "no descriptors left", || Some(limited(Some(1))), |_| _ = limited(None));
+    check_jobs_wait(
+        &slotd,
+        "no descriptors left",
+        || Some(limited(Some(1))),
+        |_| _ = limited(None),
+    );
 }
 
 #[test]
-fn jobs_wait_for_a_host_that_makes_no_processes() {
+fn jobs_wait_while_the_host_cannot_create_processes() {
     let slotd = Slotd::start();
     let is_launcher = |pid: &i32| proc::name(*pid) == "slotd-launcher";
     let launcher = until(|| slotd.processes().into_iter().find(is_launcher)).expect("a launcher");
-    is_waited_for(&slotd, "no processes left", || limits::Barren::make(launcher), drop);
+    check_jobs_wait(&slotd, "no processes left", || limits::Barren::make(launcher), drop);
 }
 
 #[test]
-fn jobs_wait_for_a_host_whose_disk_is_read_only() {
+fn jobs_wait_while_the_disk_is_read_only() {
     let slotd = Slotd::start();
-    is_waited_for(&slotd, "read-only disk", || ReadOnly::make(&slotd.root), drop);
+    check_jobs_wait(&slotd, "read-only disk", || ReadOnly::make(&slotd.root), drop);
 }
 
 #[test]
-fn a_watcher_that_cannot_write_its_record_ends_by_sigterm_and_the_launcher_with_its_daemon() {
+fn a_watcher_that_cannot_write_its_record_ends_on_sigterm() {
     let mut slotd = Setup::default().prepare();
     let Some(disk) = SmallDisk::below(&slotd) else { return };
     slotd.start_daemon();
@@ -172,14 +178,10 @@ fn a_watcher_that_cannot_write_its_record_ends_by_sigterm_and_the_launcher_with_
     disk.fill();
     slotd.open("go");
     let left = until(|| (slotd.processes() == [watcher]).then_some(()));
-    assert!(
-        left.is_some(),
-        "only the watcher {watcher} keeps what it knows: {:?}",
-        slotd.processes()
-    );
+    assert!(left.is_some(), "only the watcher {watcher} should be left: {:?}", slotd.processes());
     assert!(!slotd.job_dir(job).join("exit_status").exists());
-    // It comes again to its wait only when it has looked at the disk: until then SIGTERM is not for
-    // it.
+    // It receives SIGTERM only while it waits, so repeat the signal until it has checked the disk
+    // and waits again.
     let gone = until(|| {
         proc::signal(watcher, proc::TERM);
         slotd.processes().is_empty().then_some(())
@@ -188,16 +190,16 @@ fn a_watcher_that_cannot_write_its_record_ends_by_sigterm_and_the_launcher_with_
 }
 
 #[test]
-fn a_job_that_the_daemon_dies_of_is_held_and_the_queue_goes_on() {
+fn a_job_that_crashes_the_daemon_is_held() {
     let mut slotd = Slotd::setup().prepare();
     let hangs = slotd.path("hangs");
     slotd.reset_var("SLOTD_TEST_BREAK", format!("launch hangs:1:{}", hangs.display()));
     slotd.start_daemon();
     let job = slotd.wrap(&["-c", "4"], "true");
-    let other = slotd.wrap(&["-c", "4"], "echo went on");
+    let other = slotd.wrap(&["-c", "4"], "echo started");
     for deaths in 1..=2 {
         slotd.wait_state(job, "RUNNING");
-        slotd.wait("a launch under way", || hangs.exists().then_some(()));
+        slotd.wait("a launch in progress", || hangs.exists().then_some(()));
         slotd.kill9();
         if deaths == 1 {
             fs::remove_file(&hangs).unwrap();
@@ -207,13 +209,13 @@ fn a_job_that_the_daemon_dies_of_is_held_and_the_queue_goes_on() {
     slotd.wait_state(other, "COMPLETED");
     slotd.wait_reason(job, "JobHeldAdmin");
     let shown = slotd.system_comment(job);
-    assert!(shown.starts_with("the daemon died 2 times while the job was launched"), "{shown}");
+    assert!(shown.starts_with("the daemon died 2 times while launching the job"), "{shown}");
     slotd.cmd("scontrol", &["release", &job.to_string()]).ok();
     slotd.wait_state(job, "COMPLETED");
 }
 
 #[test]
-fn a_step_that_the_daemon_dies_of_fails_and_its_allocation_goes_on() {
+fn a_step_that_crashes_the_daemon_fails() {
     let mut slotd = Slotd::setup().prepare();
     let broken = slotd.path("broken");
     slotd.reset_var("SLOTD_TEST_BREAK", format!("launch begins:1:{}", broken.display()));
@@ -223,15 +225,18 @@ fn a_step_that_the_daemon_dies_of_fails_and_its_allocation_goes_on() {
     srun.args(["--jobid", "1", "touch", "ran"]);
     let srun = slotd.spawn(srun);
     for _ in 0..2 {
-        assert!(until(|| (!slotd.daemon_is_running()).then_some(())).is_some(), "the daemon lives");
-        // It asks the next daemon, but not before that serves.
+        assert!(
+            until(|| (!slotd.daemon_is_running()).then_some(())).is_some(),
+            "the daemon is alive"
+        );
+        // Stop the client until the next daemon serves, so that it does not connect earlier.
         srun.signal(proc::STOP);
         slotd.start_daemon();
         fs::remove_file(&broken).unwrap();
         srun.signal(proc::CONT);
     }
     let failed = srun.end().fails(1);
-    let why = "the daemon died 2 times while the step was launched";
+    let why = "the daemon died 2 times while launching the step";
     assert!(failed.stderr.contains(why), "{}", failed.stderr);
     assert!(slotd.daemon_is_running() && !slotd.exists("ran"));
     assert!(
@@ -246,7 +251,7 @@ fn a_step_that_the_daemon_dies_of_fails_and_its_allocation_goes_on() {
 }
 
 #[test]
-fn the_daemon_needs_no_thread_that_the_host_could_refuse() {
+fn the_daemon_starts_all_threads_at_the_beginning() {
     let slotd = Slotd::start();
     let threads = || {
         let of_daemon =
@@ -256,32 +261,32 @@ fn the_daemon_needs_no_thread_that_the_host_could_refuse() {
         });
         named.collect::<BTreeMap<_, _>>()
     };
-    // Those that do what would hold up others. Each gives itself its name when it begins.
-    let at_start = slotd.wait("four threads aside", || {
+    // The threads for blocking work. Each sets its name when it begins.
+    let at_start = slotd.wait("four threads for blocking work", || {
         let found = threads();
         (found.values().filter(|name| *name == "aside\n").count() == 4).then_some(found)
     });
-    // A script that is written, a long answer, a forecast and history are such work.
+    // Writing a script, long responses, start predictions and history are blocking work.
     let last = slotd.wrap(&["-a", "1-100%1", "-H"], "true");
     slotd.cmd("squeue", &["-r", "--start"]).ok();
     slotd.cmd("sacct", &["-X"]).ok();
     slotd.cmd("scancel", &[&last.to_string()]).ok();
     assert_eq!(slotd.ran(&[], "echo after"), "after\n");
     slotd.cmd("slotd", &["clean", "--older-than", "0s", "--yes"]).ok();
-    // Others may have named themselves since.
+    // Other threads may have set their names since then.
     let ids = |of: &BTreeMap<std::ffi::OsString, String>| of.keys().cloned().collect::<Vec<_>>();
     assert_eq!(ids(&threads()), ids(&at_start), "{at_start:?}");
 }
 
 #[test]
-fn a_daemon_without_descriptors_says_so_to_each_client_and_once_to_its_log() {
+fn a_lack_of_descriptors_is_reported_to_each_client() {
     let slotd = Slotd::start();
     let open = || fs::read_dir(format!("/proc/{}/fd", slotd.daemon_pid())).unwrap().count() as u64;
     proc::limit_descriptors(slotd.daemon_pid(), open() + 8);
     let ping = frame(br#""Ping""#, b"");
     let mut clients = Vec::new();
-    // Until there is no room. Another thread may hold a descriptor for a moment, and so make some
-    // later.
+    // Connect until a client is refused. Other threads hold descriptors for short times, so some
+    // may become free later.
     let mut fill = || loop {
         let mut client = connect(&slotd.root).unwrap();
         drop(client.write_all(&ping));
@@ -301,20 +306,20 @@ fn a_daemon_without_descriptors_says_so_to_each_client_and_once_to_its_log() {
             fill();
             continue;
         }
-        let said = "squeue: error: the daemon has no descriptors left, it may have ";
+        let wanted = "squeue: error: the daemon has no file descriptors left (limit: ";
         let out = out.fails(1);
-        assert!(out.stderr.contains(said), "{}\n{}", out.stderr, slotd.log());
+        assert!(out.stderr.contains(wanted), "{}\n{}", out.stderr, slotd.log());
         times += 1;
     }
     drop(clients);
-    slotd.wait("room for a client", || slotd.ask(&json!("Ping")).ok());
+    slotd.wait("a free descriptor for a client", || slotd.ask(&json!("Ping")).ok());
     let log = slotd.log();
-    let said = |words: &str| log.matches(words).count();
-    assert!(said("a client could not be accepted") <= said("clients are accepted again"), "{log}");
+    let count = |words: &str| log.matches(words).count();
+    assert!(count("cannot accept a client") <= count("clients are accepted again"), "{log}");
 }
 
 #[test]
-fn what_is_in_the_place_of_a_configuration_does_not_hang_or_fill_the_daemon() {
+fn special_files_as_configuration_are_refused() {
     let mut slotd = Setup::default().prepare();
     let config = slotd.base.join("slotd.toml");
     slotd.reset_var("SLOTD_CONFIG", config.display());
@@ -323,14 +328,14 @@ fn what_is_in_the_place_of_a_configuration_does_not_hang_or_fill_the_daemon() {
     let big = slotd.path("big");
     fs::File::create(&big).unwrap().set_len(1 << 40).unwrap();
     Command::new("mkfifo").arg(slotd.path("fifo")).status().unwrap();
-    for (there, why) in [
+    for (target, why) in [
         (slotd.path("fifo"), "it is not a regular file"),
         ("/dev/zero".into(), "it is not a regular file"),
         (slotd.work(), "it is not a regular file"),
-        (big, "it is larger than 8 MB, the most that is read"),
+        (big, "it is larger than 8 MB, the maximum"),
     ] {
         fs::remove_file(&config).unwrap();
-        std::os::unix::fs::symlink(&there, &config).unwrap();
+        std::os::unix::fs::symlink(&target, &config).unwrap();
         let out = slotd.line("scontrol reconfigure").fails(1);
         let text = format!("{}: {why}", config.display());
         assert!(out.stderr.contains(&text), "{}", out.stderr);
@@ -344,7 +349,7 @@ fn what_is_in_the_place_of_a_configuration_does_not_hang_or_fill_the_daemon() {
 }
 
 #[test]
-fn work_that_never_ends_is_given_up_and_keeps_no_daemon_from_stopping() {
+fn hanging_work_times_out_and_does_not_block_the_shutdown() {
     let mut slotd = Setup::default().prepare();
     let work = "reading the configuration";
     slotd.reset_var("SLOTD_TEST_BREAK", format!("{work}:1:{}", slotd.base.join("hung").display()));
@@ -353,10 +358,10 @@ fn work_that_never_ends_is_given_up_and_keeps_no_daemon_from_stopping() {
     reconfigure.arg("reconfigure");
     let waiting = slotd.spawn(reconfigure);
     slotd.wait("the hanging work", || slotd.base.join("hung").exists().then_some(()));
-    // The others have threads still.
+    // Other work still has threads.
     assert_eq!(slotd.ran(&[], "echo other"), "other\n");
     let hung = format!("{work} has not ended since ");
-    slotd.wait("the end of the daemon's patience", || {
+    slotd.wait("the timeout of the work", || {
         slotd.line("slotd doctor").stdout.contains(&hung).then_some(())
     });
     assert!(waiting.end().fails(1).stderr.contains(&hung));
@@ -367,4 +372,44 @@ fn work_that_never_ends_is_given_up_and_keeps_no_daemon_from_stopping() {
     assert!(slotd.log().contains(&format!("{work} has not ended since")), "{}", slotd.log());
     slotd.start_daemon();
     slotd.line("scontrol reconfigure").ok();
+}
+
+#[test]
+fn commands_and_daemons_without_threads_fail_in_words() {
+    let mut slotd = Setup::default().prepare();
+    // The limit does not apply to root.
+    let user = if nix::unistd::geteuid().is_root() {
+        let Some(user) = users::nobody() else { return };
+        users::give(&slotd.base, &user);
+        Some(user)
+    } else {
+        None
+    };
+    let limited = |slotd: &Slotd, processes: u32, words: &str| {
+        let mut command = slotd.shell();
+        command.arg("-c").arg(format!("exec prlimit --nproc={processes} -- slotd {words}"));
+        if let Some(user) = &user {
+            command.uid(user.uid).gid(user.gid);
+        }
+        let out = slotd.run(command);
+        assert!([0, 1].contains(&out.code), "{processes}: {out:?}");
+        assert!(!out.stderr.contains("panicked"), "{processes}: {out:?}");
+        out
+    };
+    // Enough for the command itself, then also for one process and one thread more each time.
+    for processes in 1..16 {
+        if limited(&slotd, processes, "daemon start").code == 0 {
+            limited(&slotd, 100_000, "daemon stop").ok();
+        }
+    }
+    match &user {
+        Some(user) => slotd.start_daemon_as(user),
+        None => slotd.start_daemon(),
+    }
+    let out = limited(&slotd, 1, "daemon status").fails(1);
+    assert_eq!(
+        out.stderr,
+        "slotd: error: cannot start a thread: the limit of processes (ulimit -u) or of memory is reached: \
+         end some of your processes, or raise it\n"
+    );
 }

@@ -1,9 +1,9 @@
-//! What the owner of the host says: its capacity, and its partitions by `slotd.toml`.
+//! The configuration of the host: its capacity, and the partitions and limits in `slotd.toml`.
 
 use slotd_kit::{Setup, Slotd};
 use std::fs;
 
-/// A daemon of 4 CPUs with this `slotd.toml`.
+/// Starts a daemon with 4 CPUs and this `slotd.toml`.
 fn with_file(text: &str) -> Slotd {
     let mut slotd = prepared(text);
     slotd.start_daemon();
@@ -18,7 +18,7 @@ fn prepared(text: &str) -> Slotd {
     slotd
 }
 
-/// What a daemon says that does not start.
+/// Returns the error of a daemon that refuses to start.
 fn refusal(slotd: &Slotd) -> String {
     slotd.run(slotd.daemon_command()).fails(78).stderr
 }
@@ -59,7 +59,7 @@ fn partitions_come_from_the_file() {
     {
         assert!(shown.contains(words), "{words} is not in {shown}");
     }
-    // What the partition gives, and what it does not.
+    // The defaults and limits of the partition apply.
     let job = slotd.endless(&["-p", "day", "-c", "2"]);
     assert_eq!(slotd.line(&format!("squeue -h -j {job} -o %l|%m")).ok().text(), "10:00|200M");
     let second = slotd.wrap(&["-p", "day"], "true");
@@ -73,22 +73,32 @@ fn partitions_come_from_the_file() {
 }
 
 #[test]
-fn a_variable_goes_before_the_file_and_keeps_what_it_says_of_a_name() {
+fn a_variable_overrides_the_file_but_keeps_its_partition_settings() {
     let mut slotd = prepared(DAY_AND_NIGHT);
     slotd.reset_var("SLOTD_CPU_PARTITIONS", "all,day");
     slotd.start_daemon();
     assert_eq!(slotd.line("sinfo -h -o %P|%l").ok().lines(), ["all*|infinite", "day|2:00:00"]);
+    let warning = slotd.line("scontrol reconfigure").ok().stderr;
+    let words = "the partition night does not exist, because SLOTD_CPU_PARTITIONS names others: \
+                 remove that setting, or add the name to it";
+    assert!(warning.trim_end().ends_with(words), "{warning}");
+    // The installer writes the default value.
+    slotd.reset_var("SLOTD_CPU_PARTITIONS", "cpu");
+    slotd.stop();
+    slotd.start_daemon();
+    assert_eq!(slotd.line("sinfo -h -o %P|%l").ok().lines(), ["day|2:00:00", "night*|infinite"]);
+    assert_eq!(slotd.line("scontrol reconfigure").ok().stderr, "");
 }
 
 #[test]
-fn a_wrong_file_is_refused_with_its_line_and_what_would_be_understood() {
+fn the_error_of_an_invalid_file_names_the_line_and_a_suggestion() {
     let file = |text: &str| {
         let slotd = prepared(text);
         refusal(&slotd).replace(&slotd.base.display().to_string(), "")
     };
     let text = file("[[partition]]\nname = \"a\"\nmax_tiem = 5\n");
     assert!(
-        text.contains("/slotd.toml:3: max_tiem is no key of a partition: did you mean max_time?"),
+        text.contains("/slotd.toml:3: unknown key max_tiem in a partition: did you mean max_time?"),
         "{text}"
     );
     let text = file("[[partition]]\nname = \"a\"\ncpus = \"0-9\"\n");
@@ -96,39 +106,39 @@ fn a_wrong_file_is_refused_with_its_line_and_what_would_be_understood() {
 }
 
 #[test]
-fn the_capacity_may_be_a_part_of_what_there_is() {
+fn the_capacity_can_be_relative_to_the_host() {
     let mut slotd =
         Setup::default().set("SLOTD_CPUS", "200%").set("SLOTD_MEMORY_MB", "-100").prepare();
     slotd.start_daemon();
-    let there = std::thread::available_parallelism().unwrap().get();
-    assert_eq!(slotd.line("sinfo -h -o %c").ok().text(), (2 * there).to_string());
+    let available = std::thread::available_parallelism().unwrap().get();
+    assert_eq!(slotd.line("sinfo -h -o %c").ok().text(), (2 * available).to_string());
     let slotd = Setup::default().set("SLOTD_CPUS", "-60000").prepare();
     let text = refusal(&slotd);
     assert!(
         text.contains(&format!(
-            "SLOTD_CPUS=\"-60000\": expected fewer that are kept back: this host has {there}"
+            "SLOTD_CPUS=\"-60000\": expected a number to keep back below {available}, the total of this host"
         )),
         "{text}"
     );
 }
 
 #[test]
-fn the_file_is_read_again_without_a_restart_and_a_wrong_one_changes_nothing() {
+fn reconfigure_applies_a_valid_file_and_ignores_an_invalid_one() {
     let slotd = with_file(DAY_AND_NIGHT);
     let waiting = slotd.wrap(&["-p", "day", "-t", "3:00:00"], "true");
     slotd.wait_reason(waiting, "PartitionTimeLimit");
     let file = slotd.base.join("slotd.toml");
     fs::write(&file, DAY_AND_NIGHT.replace("2:00:00", "two hours")).unwrap();
-    let said = slotd
+    let error = slotd
         .line("scontrol reconfigure")
         .fails(1)
         .stderr
         .replace(&slotd.base.display().to_string(), "");
     assert!(
-        said.starts_with(
+        error.starts_with(
             "slurm_reconfigure error: /slotd.toml:5: max_time = \"two hours\": expected "
         ),
-        "{said}"
+        "{error}"
     );
     assert_eq!(slotd.line("sinfo -h -p day -o %l").ok().text(), "2:00:00");
     fs::write(&file, DAY_AND_NIGHT.replace("2:00:00", "4:00:00").replace("DOWN", "UP")).unwrap();
@@ -136,14 +146,14 @@ fn the_file_is_read_again_without_a_restart_and_a_wrong_one_changes_nothing() {
     assert_eq!(slotd.line("sinfo -h -o %a|%l").ok().lines(), ["up|4:00:00", "up|infinite"]);
     slotd.wait_end(waiting);
     fs::write(&file, "[[partition]]\nname = \"day\"\nmemory = \"9G\"\n").unwrap();
-    let told = slotd.line("scontrol reconfigure").ok().stderr;
+    let warning = slotd.line("scontrol reconfigure").ok().stderr;
     let words =
-        "partition day may use 9216 MB of memory (there are 8192), which this host does not have";
-    assert_eq!(told, format!("scontrol: warning: {words}\n"));
+        "partition day may use 9216 MB of memory (8192 available), which this host does not have";
+    assert_eq!(warning, format!("scontrol: warning: {words}\n"));
 }
 
 #[test]
-fn a_partition_is_changed_until_the_file_is_read_again() {
+fn changes_of_a_partition_last_until_reconfigure() {
     let slotd = with_file(DAY_AND_NIGHT);
     let waiting = slotd.wrap(&[], "true");
     slotd.wait_reason(waiting, "PartitionDown");
@@ -152,23 +162,23 @@ fn a_partition_is_changed_until_the_file_is_read_again() {
     slotd.line("scontrol update PartitionName=night MaxTime=60").ok();
     assert_eq!(slotd.line("sinfo -h -p night -o %a|%l").ok().text(), "up|1:00:00");
     slotd.line("scontrol update PartitionName=night State=DRAIN").ok();
-    let said = slotd.line("sbatch -p night --wrap true").fails(1).stderr;
+    let error = slotd.line("sbatch -p night --wrap true").fails(1).stderr;
     assert!(
-        said.contains("partition night is DRAIN") && said.contains("(inactive or drain)"),
-        "{said}"
+        error.contains("partition night is DRAIN") && error.contains("(inactive or drain)"),
+        "{error}"
     );
     slotd.line("scontrol reconfigure").ok();
     assert_eq!(slotd.line("sinfo -h -p night -o %a|%l").ok().text(), "down|infinite");
-    let said = slotd.line("scontrol update PartitionName=nope State=UP").fails(1).stderr;
-    assert!(said.starts_with("slurm_update error: Invalid partition name specified"), "{said}");
-    let said = slotd.line("scontrol update PartitionName=day Xyzzy=1").fails(1).stderr;
-    assert!(said.contains("keys: CPUs, GPUs, Memory, MaxCPUsPerNode"), "{said}");
-    let said = slotd.line("scontrol update PartitionName=day CPUs=99").fails(1).stderr;
-    assert!(said.contains("there is no CPU 99"), "{said}");
+    let error = slotd.line("scontrol update PartitionName=nope State=UP").fails(1).stderr;
+    assert!(error.starts_with("slurm_update error: Invalid partition name specified"), "{error}");
+    let error = slotd.line("scontrol update PartitionName=day Xyzzy=1").fails(1).stderr;
+    assert!(error.contains("keys: CPUs, GPUs, Memory, MaxCPUsPerNode"), "{error}");
+    let error = slotd.line("scontrol update PartitionName=day CPUs=99").fails(1).stderr;
+    assert!(error.contains("there is no CPU 99"), "{error}");
 }
 
 #[test]
-fn a_drained_node_starts_nothing_until_it_is_resumed_also_over_a_restart() {
+fn a_drained_node_starts_nothing_even_after_a_restart() {
     let mut slotd = Slotd::start();
     let running = slotd.endless(&[]);
     let host = slotd_kit::host();
@@ -190,13 +200,13 @@ fn a_drained_node_starts_nothing_until_it_is_resumed_also_over_a_restart() {
 }
 
 #[test]
-fn a_drained_gpu_and_cpu_are_given_to_nobody_until_they_are_resumed_also_over_a_kill() {
+fn drained_gpus_and_cpus_are_not_allocated_even_after_a_crash() {
     let mut slotd = Setup::default().set("SLOTD_GPU_COUNT", 2).start();
     let node = format!("NodeName={}", slotd_kit::host());
     let update = |slotd: &Slotd, words: &[&str]| {
         slotd.cmd("scontrol", &[&["update", &node], words].concat())
     };
-    let goes_on = slotd.begun(&["-G1"], "go", "true");
+    let continues = slotd.begun(&["-G1"], "go", "true");
     update(&slotd, &["State=DRAIN", "Reason=dust", "Gres=gpu:0", "CPUs=2-3"]).ok();
     update(&slotd, &["State=DRAIN", "Reason=hot", "CPUs=3"]).ok();
     let both = slotd.wrap(&["-G2"], "echo $CUDA_VISIBLE_DEVICES");
@@ -205,24 +215,24 @@ fn a_drained_gpu_and_cpu_are_given_to_nobody_until_they_are_resumed_also_over_a_
     assert_eq!(slotd.ran(&["-G1"], "echo $CUDA_VISIBLE_DEVICES"), "1\n");
     slotd.crash();
     let reasons = || {
-        let told = slotd.line("sinfo -hR").ok();
-        told.lines().into_iter().map(|line| line[..20].trim_end().to_owned()).collect::<Vec<_>>()
+        let rows = slotd.line("sinfo -hR").ok();
+        rows.lines().into_iter().map(|line| line[..20].trim_end().to_owned()).collect::<Vec<_>>()
     };
     assert_eq!(reasons(), ["CPU 2, GPU 0: dust", "CPU 3: hot"]);
     assert_eq!(slotd.line("sinfo -h -p cpu -o %t,%C").ok().text(), "mix,1/1/2/4");
     let shown = slotd.line("scontrol -d show node").ok().stdout;
-    for told in [
+    for field in [
         "CPUEfctv=2 CPUTot=4",
         "GresDrain=gpu:1(IDX:0)",
         "State=MIXED ",
         "Reason=CPU 2, GPU 0: dust [",
         "; CPU 3: hot [",
     ] {
-        assert!(shown.contains(told), "{told} in {shown}");
+        assert!(shown.contains(field), "{field} in {shown}");
     }
-    assert_eq!(slotd.state(goes_on), "RUNNING");
+    assert_eq!(slotd.state(continues), "RUNNING");
     [both, wide].into_iter().for_each(|job| slotd.wait_reason(job, "ReqNodeNotAvail"));
-    // The node as a whole is another matter.
+    // Resuming the whole node does not resume its parts.
     update(&slotd, &["State=RESUME"]).ok();
     update(&slotd, &["State=RESUME", "CPUs=2-3"]).ok();
     slotd.wait_state(wide, "COMPLETED");
@@ -237,26 +247,26 @@ fn a_drained_gpu_and_cpu_are_given_to_nobody_until_they_are_resumed_also_over_a_
 }
 
 #[test]
-fn parts_of_the_node_that_make_no_sense_are_refused_with_what_there_is() {
+fn invalid_parts_of_the_node_are_refused() {
     let slotd = Setup::default().set("SLOTD_GPU_COUNT", 2).start();
-    let refused = |words: &str, said: &str| {
+    let refused = |words: &str, message: &str| {
         let out = slotd.line(&format!("scontrol update NodeName=localhost {words}")).fails(1);
-        assert!(out.stderr.contains(said), "{words}: {}", out.stderr);
+        assert!(out.stderr.contains(message), "{words}: {}", out.stderr);
     };
     refused("State=DRAIN Reason=x Gres=gpu:1-2", "this host has no GPU 2: it has CPU 0-3, GPU 0-1");
     refused("State=RESUME CPUs=9", "this host has no CPU 9");
     refused(
         "State=DRAIN Reason=x Gres=gpu:a100:1",
-        "gpu: and numbers and ranges, such as gpu:0,2-3",
+        "gpu: with numbers and ranges, such as gpu:0,2-3",
     );
     refused("State=DRAIN Reason=x CPUs=all", "numbers and ranges, such as 0-3,6");
     refused("State=DRAIN CPUs=1", "You must specify a reason");
-    refused("CPUs=1", "State=DRAIN Reason=... takes these out of use");
+    refused("CPUs=1", "State=DRAIN Reason=... takes them out of use");
     assert_eq!(slotd.line("sinfo -hR").ok().text(), "");
 }
 
 #[test]
-fn the_settings_that_are_in_force_are_shown() {
+fn show_config_prints_the_settings_in_effect() {
     let set = [
         ("SLOTD_BATCH_TASKS", "once"),
         ("SLOTD_CPUS", "7"),
@@ -285,7 +295,7 @@ fn the_settings_that_are_in_force_are_shown() {
 }
 
 #[test]
-fn an_account_has_no_more_than_its_limit_and_keeps_nobody_else_waiting() {
+fn a_limit_applies_to_its_account_and_delays_no_other() {
     let limits = "[[limit]]\naccount = \"lab\"\njobs = 1\n\n[[limit]]\nname = \"fit*\"\ncpus = 2\n";
     let slotd = with_file(limits);
     let shown = slotd.line("scontrol show config").ok().stdout;
@@ -316,17 +326,19 @@ fn an_account_has_no_more_than_its_limit_and_keeps_nobody_else_waiting() {
     slotd.wait_end(other);
     slotd.line(&format!("scancel {first}")).ok();
     slotd.wait_end(second);
-    // A wrong limit changes nothing; without one they go.
+    // An invalid limit changes nothing. A higher one lets the job start.
     let file = slotd.base.join("slotd.toml");
     fs::write(&file, "[[limit]]\naccount = \"lab\"\njobs = \"one\"\n").unwrap();
-    let said = slotd
+    let error = slotd
         .line("scontrol reconfigure")
         .fails(1)
         .stderr
         .replace(&slotd.base.display().to_string(), "");
     assert!(
-        said.contains("/slotd.toml:3: jobs = \"one\": expected how many jobs may run at once"),
-        "{said}"
+        error.contains(
+            "/slotd.toml:3: jobs = \"one\": expected the number of jobs that may run at once"
+        ),
+        "{error}"
     );
     slotd.wait_reason(fit, "AssocGrpCpuLimit");
     fs::write(&file, limits.replace("cpus = 2", "cpus = 3")).unwrap();
@@ -335,18 +347,18 @@ fn an_account_has_no_more_than_its_limit_and_keeps_nobody_else_waiting() {
 }
 
 #[test]
-fn a_job_that_names_several_partitions_waits_in_each_and_starts_where_it_first_can() {
+fn a_job_in_several_partitions_starts_in_the_first_free_one() {
     let slotd = with_file(
         "[[partition]]\nname = \"a\"\ncpus = \"0-1\"\n[[partition]]\nname = \"b\"\ncpus = \"2-3\"\n",
     );
     let [left, right] = ["a", "b"].map(|name| slotd.endless(&["-p", name, "-c", "2"]));
     let job = slotd.wrap(&["-p", "a,b", "-c", "2"], "echo $SLURM_JOB_PARTITION");
-    let gone = slotd.wrap(&["-p", "a,b", "-c", "2"], "true");
+    let cancelled = slotd.wrap(&["-p", "a,b", "-c", "2"], "true");
     slotd.wait_reason(job, "Resources");
     assert_eq!(slotd.line(&format!("squeue -h -p b -t PD -j {job} -o %P")).ok().text(), "a,b");
-    slotd.line(&format!("scancel {gone}")).ok();
+    slotd.line(&format!("scancel {cancelled}")).ok();
     assert_eq!(
-        slotd.line(&format!("sacct -X -n -P -r b -j {gone} -o Partition")).ok().text(),
+        slotd.line(&format!("sacct -X -n -P -r b -j {cancelled} -o Partition")).ok().text(),
         "a,b"
     );
     slotd.line(&format!("scancel {right}")).ok();

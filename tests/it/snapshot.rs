@@ -1,8 +1,8 @@
-//! `sbatch --snapshot`: a job runs in a copy of its git work tree as it was at the submission.
+//! `sbatch --snapshot`: a job runs in a copy of its git work tree, made at submission.
 
 use slotd_kit::disk::SmallDisk;
 use slotd_kit::git::{git, git_that, repository, source};
-use slotd_kit::{Slotd, proc};
+use slotd_kit::{Slotd, proc, scripts};
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::PathBuf;
@@ -23,7 +23,7 @@ fn number(out: slotd_kit::Out) -> u32 {
 }
 
 #[test]
-fn a_job_sees_the_tree_as_it_was_and_writes_its_output_where_it_was_submitted() {
+fn a_job_sees_the_tree_as_of_submission_and_writes_output_to_the_original() {
     let slotd = Slotd::start();
     repository(&slotd, "work");
     repository(&slotd, "lib");
@@ -35,7 +35,7 @@ fn a_job_sees_the_tree_as_it_was_and_writes_its_output_where_it_was_submitted() 
         ls ..; pwd; echo $SLOTD_SNAPSHOT_DIR; echo $SLURM_SUBMIT_DIR; echo later >../tracked; echo bad >&2\n";
     slotd.write("work/deep/job.sh", script);
     let job = number(slotd.sh("cd work/deep && sbatch --parsable -H -e err-%j job.sh"));
-    // What is done to the tree now is nothing to the job.
+    // Later changes to the tree do not affect the job.
     slotd.sh("cd work && rm -r deep/link tool sub/tracked && echo other >tracked").ok();
     slotd.line(&format!("scontrol release {job}")).ok();
     assert_eq!(slotd.wait_end(job).state(), "COMPLETED");
@@ -53,9 +53,9 @@ fn a_job_sees_the_tree_as_it_was_and_writes_its_output_where_it_was_submitted() 
     );
     assert_eq!(slotd.read("work/tracked"), "other\n");
 
-    let told = source(&slotd, job);
+    let recorded = source(&slotd, job);
     assert_eq!(
-        (&told["dirty"], told["tree"].as_str()),
+        (&recorded["dirty"], recorded["tree"].as_str()),
         (&true.into(), slotd.path("work").to_str())
     );
     let diff = slotd.line(&format!("slotd source --diff {job}")).ok().stdout;
@@ -66,7 +66,7 @@ fn a_job_sees_the_tree_as_it_was_and_writes_its_output_where_it_was_submitted() 
 }
 
 #[test]
-fn tasks_requeues_restarts_and_retries_share_a_copy_that_goes_with_the_last_of_them() {
+fn tasks_and_retries_share_a_copy_that_is_deleted_with_the_last_of_them() {
     let mut slotd = Slotd::setup().set("SLOTD_MIN_JOB_AGE", 0).start();
     repository(&slotd, "work");
     let tasks = "cat tracked; [ -e \"$SLOTD_ROOT/ok\" ]";
@@ -81,9 +81,9 @@ fn tasks_requeues_restarts_and_retries_share_a_copy_that_goes_with_the_last_of_t
     let again = number(slotd.line(&format!("slotd retry --parsable {array}")));
     slotd.wait_array(again, 2);
     assert_eq!(slotd.read(&format!("work/slurm-{again}_2.out")), "one\n");
-    assert_eq!(source(&slotd, again)["changed"], 0, "as the copy was made");
+    assert_eq!(source(&slotd, again)["changed"], 0, "as of the copy");
 
-    // The first array goes, and the copy stays for the second.
+    // The first array is deleted, and the copy is kept for the second.
     let clean = |slotd: &Slotd, options: &[&str]| {
         slotd.cmd("slotd", &[&["clean", "--older-than", "0s"], options].concat()).ok().stdout
     };
@@ -103,11 +103,13 @@ fn tasks_requeues_restarts_and_retries_share_a_copy_that_goes_with_the_last_of_t
 }
 
 #[test]
-fn a_copy_that_is_gone_or_cannot_be_made_is_told_and_leaves_nothing() {
+fn a_missing_or_failed_copy_is_an_error_and_leaves_nothing() {
     let mut slotd = Slotd::start();
     repository(&slotd, "work");
-    let none =
-        format!("--snapshot copies a git work tree, and {} is in none\n", slotd.work().display());
+    let none = format!(
+        "--snapshot copies a git work tree, but {} is not in one\n",
+        slotd.work().display()
+    );
     slotd.expect("sbatch --snapshot --wrap true", 1, "", &format!("sbatch: error: {none}"));
     slotd.expect(
         "sbatch --snapshot --test-only --wrap true",
@@ -121,40 +123,39 @@ fn a_copy_that_is_gone_or_cannot_be_made_is_told_and_leaves_nothing() {
 
     let job = number(slotd.sh("cd work && sbatch --parsable --snapshot -W --wrap 'exit 0'"));
     let copy = slotd.root.join("lib/snapshots").join(&copies(&slotd)[0]);
-    fs::remove_dir_all(copy).expect("it is ours");
+    fs::remove_dir_all(copy).expect("a removable directory");
     let out = slotd.line(&format!("slotd retry {job}")).fails(1);
     let why = format!(
-        "slotd: error: job {job} ran in a copy of its work tree (--snapshot), which is not kept any more\n"
+        "slotd: error: job {job} ran in a copy of its work tree (--snapshot) that no longer exists\n"
     );
     assert!(out.stderr.starts_with(&why), "{}", out.stderr);
 
-    // What a client left that was killed goes with the next daemon; what one holds stays.
+    // The next daemon deletes the copy of a killed client, and keeps a copy that a client still
+    // locks.
     let [left, held] = ["1-1", "2-2"].map(|name| slotd.root.join("lib/snapshots").join(name));
     for dir in [&left, &held] {
-        fs::create_dir_all(dir.join("tree")).expect("room for it");
+        fs::create_dir_all(dir.join("tree")).expect("a writable directory");
     }
-    let lock = fs::File::open(&held).expect("it is there");
-    lock.lock().expect("nobody has it");
+    let lock = fs::File::open(&held).expect("an existing path");
+    lock.lock().expect("a lock");
     slotd.stop();
     slotd.start_daemon();
-    slotd.wait("the orphan to go", || (!left.exists()).then_some(()));
+    slotd.wait("the orphan to be deleted", || (!left.exists()).then_some(()));
     assert!(held.exists());
 }
 
 #[test]
-fn a_full_disk_is_told_and_nothing_is_left_there() {
+fn a_copy_that_fills_the_disk_is_an_error_and_leaves_nothing() {
     let slotd = Slotd::start();
     repository(&slotd, "work");
     slotd.sh("head -c 3000000 /dev/zero >work/large").ok();
     let place = slotd.root.join("lib/snapshots");
-    fs::create_dir_all(&place).expect("room for it");
+    fs::create_dir_all(&place).expect("a writable directory");
     let Some(_disk) = SmallDisk::mount(&place, 1 << 20) else { return };
     let out = slotd.sh("cd work && sbatch --snapshot --wrap true").fails(1);
     let root = slotd.path("work");
-    let why = format!(
-        "sbatch: error: the work tree {} cannot be copied for --snapshot: ",
-        root.display()
-    );
+    let why =
+        format!("sbatch: error: cannot copy the work tree {} for --snapshot: ", root.display());
     assert!(
         out.stderr.starts_with(&why) && out.stderr.contains("No space left on device"),
         "{}",
@@ -165,7 +166,7 @@ fn a_full_disk_is_told_and_nothing_is_left_there() {
 }
 
 #[test]
-fn each_way_to_submit_a_script_takes_it() {
+fn run_sweep_and_submit_support_snapshot() {
     let slotd = Slotd::start();
     repository(&slotd, "work");
     let out = slotd.sh("cd work && slotd run --snapshot -- sh -c 'cat tracked; pwd'").ok().stdout;
@@ -191,13 +192,14 @@ fn each_way_to_submit_a_script_takes_it() {
 }
 
 #[test]
-fn a_link_in_place_of_a_tracked_directory_is_copied_and_never_followed() {
+fn a_link_in_place_of_a_tracked_directory_is_copied_as_a_link() {
     let slotd = Slotd::start();
     repository(&slotd, "work");
     slotd.sh("cd work && mkdir -p data/sub empty && for f in a sub/b; do echo original >data/$f; done").ok();
     git(&slotd, "work", "add .");
     git(&slotd, "work", "commit -q -m data");
-    // Moved away, with a link in its place, and one to a file of the user elsewhere.
+    // The directory is moved and replaced by a link. There is also a link to a file outside of the
+    // tree.
     slotd.sh("mv work/data moved && chmod 711 moved/sub && ln -s $PWD/moved work/data && chmod 4755 work/tracked").ok();
     slotd.sh("ln -s $PWD/moved/a work/to-a && ln -s /nonexistent work/dangling && rm -r work/empty && ln -s ../moved work/empty").ok();
     let job = number(slotd.sh("cd work && sbatch --parsable --snapshot --wrap 'cat data/a to-a'"));
@@ -208,17 +210,17 @@ fn a_link_in_place_of_a_tracked_directory_is_copied_and_never_followed() {
         ("original\n", "original\n")
     );
     let mode = |path: PathBuf| {
-        fs::symlink_metadata(path).expect("it is there").permissions().mode() & 0o7777
+        fs::symlink_metadata(path).expect("an existing path").permissions().mode() & 0o7777
     };
     assert_eq!(mode(slotd.path("moved/sub")), 0o711);
     let copy = the_copy(&slotd);
     assert_eq!(fs::read_link(copy.join("data")).expect("a link"), slotd.path("moved"));
     assert!(copy.join("dangling").is_symlink());
-    assert_eq!(mode(copy.join("tracked")), 0o755, "the copy runs as nobody else");
+    assert_eq!(mode(copy.join("tracked")), 0o755, "the copy has no setuid bit");
 }
 
 #[test]
-fn names_of_an_index_that_lead_out_of_the_work_tree_are_left_out() {
+fn names_in_the_index_outside_of_the_work_tree_are_left_out() {
     let slotd = Slotd::start();
     repository(&slotd, "work");
     slotd.write("precious", "precious");
@@ -237,13 +239,14 @@ fn names_of_an_index_that_lead_out_of_the_work_tree_are_left_out() {
         let found = index.windows(name.len()).position(|part| part == stand_in).expect("its name");
         index[found..found + name.len()].copy_from_slice(name.as_bytes());
     }
-    fs::write(&path, index).expect("room for it");
+    fs::write(&path, index).expect("a writable directory");
     let listed = slotd.sh("cd work && git ls-files").ok().stdout;
-    assert!(listed.contains("../precious"), "git lists what the index names: {listed}");
+    assert!(listed.contains("../precious"), "git should list the name in the index: {listed}");
     slotd.sh("cd work && sbatch --snapshot --hold --wrap true").ok();
     let copy = the_copy(&slotd);
     assert_eq!(slotd.read("precious"), "precious");
-    let beside = fs::read_dir(copy.parent().expect("a directory")).expect("it is there").flatten();
+    let beside =
+        fs::read_dir(copy.parent().expect("a directory")).expect("an existing path").flatten();
     let mut beside: Vec<_> =
         beside.map(|entry| entry.file_name().into_string().expect("a name")).collect();
     beside.sort();
@@ -264,14 +267,14 @@ fn a_sparse_file_stays_sparse() {
         .ok();
     slotd.sh("cd work && sbatch --snapshot --hold --wrap true").ok();
     let copy = the_copy(&slotd).join("sparse");
-    let found = fs::metadata(&copy).expect("it was copied");
+    let found = fs::metadata(&copy).expect("a copy");
     assert_eq!(found.len(), 256 << 20);
     assert!(found.blocks() * 512 < 4 << 20, "{} blocks", found.blocks());
     slotd.sh(&format!("cmp work/sparse {}", copy.display())).ok();
 }
 
 #[test]
-fn the_copy_of_a_client_that_was_killed_goes_at_once() {
+fn the_copy_of_a_killed_client_is_deleted_at_once() {
     let slotd = Slotd::start();
     repository(&slotd, "work");
     git_that(&slotd, &slotd.gate("look"));
@@ -281,11 +284,11 @@ fn the_copy_of_a_client_that_was_killed_goes_at_once() {
     slotd.wait("git to be called", || slotd.exists("calls").then_some(()));
     assert_eq!(copies(&slotd).len(), 1);
     killed.signal(9);
-    slotd.wait("the copy to go", || copies(&slotd).is_empty().then_some(()));
+    slotd.wait("the copy to be deleted", || copies(&slotd).is_empty().then_some(()));
     slotd.open("look");
     killed.end();
     assert_eq!(slotd.all_records().len(), 0);
-    // That of a job stays when its client ends.
+    // The copy of a job is kept when its client ends.
     slotd.sh("cd work && sbatch --snapshot --hold --wrap true").ok();
     assert_eq!(copies(&slotd).len(), 1);
     slotd.sh("cd work && sbatch --snapshot -p nowhere --wrap true").fails(1);
@@ -293,16 +296,16 @@ fn the_copy_of_a_client_that_was_killed_goes_at_once() {
 }
 
 #[test]
-fn a_link_where_the_copies_belong_is_refused() {
+fn a_link_in_place_of_the_snapshot_directory_is_refused() {
     let slotd = Slotd::start();
     repository(&slotd, "work");
     let (place, elsewhere) = (slotd.root.join("lib/snapshots"), slotd.path("elsewhere"));
-    fs::create_dir(&elsewhere).expect("room for it");
-    std::os::unix::fs::symlink(&elsewhere, &place).expect("room for it");
+    fs::create_dir(&elsewhere).expect("a writable directory");
+    std::os::unix::fs::symlink(&elsewhere, &place).expect("a writable directory");
     let out = slotd.sh("cd work && sbatch --snapshot --wrap true").fails(1);
     let why = format!("{}: it is a link", place.display());
     assert!(out.stderr.contains(&why), "{}", out.stderr);
-    assert_eq!(fs::read_dir(&elsewhere).expect("it is there").count(), 0);
+    assert_eq!(fs::read_dir(&elsewhere).expect("an existing path").count(), 0);
 }
 
 #[test]
@@ -320,8 +323,8 @@ fn a_copy_of_git_s_own_files_is_refused() {
         ("work/bare.git/refs", "work/bare.git"),
     ] {
         let out = slotd.sh(&format!("cd {place} && sbatch --snapshot --wrap true")).fails(1);
-        let said = format!("is in git's own directory {}\n", slotd.path(git_dir).display());
-        assert!(out.stderr.contains(&said), "{place}: {}", out.stderr);
+        let wanted = format!("is in git's own directory {}\n", slotd.path(git_dir).display());
+        assert!(out.stderr.contains(&wanted), "{place}: {}", out.stderr);
     }
     assert!(copies(&slotd).is_empty() && slotd.all_records().is_empty());
     for place in ["work/plain", "work/plain/.github", "linked"] {
@@ -330,7 +333,7 @@ fn a_copy_of_git_s_own_files_is_refused() {
 }
 
 #[test]
-fn a_copy_has_no_file_from_elsewhere_whatever_names_another_work_tree() {
+fn git_variables_and_settings_cannot_redirect_a_copy() {
     let slotd = Slotd::start();
     repository(&slotd, "work");
     repository(&slotd, "other");
@@ -368,11 +371,15 @@ fn a_copy_has_no_file_from_elsewhere_whatever_names_another_work_tree() {
 }
 
 #[test]
-fn a_client_that_is_killed_takes_its_git_with_it() {
+fn a_killed_client_takes_its_git_with_it() {
     let slotd = Slotd::start();
     repository(&slotd, "work");
-    // git opens it as a list of patterns, and waits for someone who writes them.
-    slotd.sh("mkdir work/d && mkfifo work/d/.gitignore && echo x >work/d/f").ok();
+    let real = slotd.sh("command -v git").ok().stdout;
+    let hangs = format!(
+        "#!/bin/sh\ncase \"$*\" in *ls-files*) while :; do sleep 1; done;; esac\nexec {} \"$@\"\n",
+        real.trim()
+    );
+    scripts::executable(&slotd.base.join("bin/git"), &hangs);
     let mut command = slotd.command("sbatch");
     command.current_dir(slotd.path("work")).args(["--snapshot", "--wrap", "true"]);
     let client = slotd.spawn(command);
@@ -382,11 +389,40 @@ fn a_client_that_is_killed_takes_its_git_with_it() {
     client.signal(proc::KILL);
     slotd.wait("the end of git", || (!proc::is_alive(git)).then_some(()));
     assert_eq!(client.end().code, 137);
-    slotd.wait("the end of the copy", || copies(&slotd).is_empty().then_some(()));
+    slotd.wait("the copy to be deleted", || copies(&slotd).is_empty().then_some(()));
 }
 
 #[test]
-fn a_submodule_that_git_cannot_read_is_refused_and_not_left_out() {
+fn fifos_that_git_would_open_are_named() {
+    let slotd = Slotd::start();
+    repository(&slotd, "work");
+    let refused = |fifo: &str, line: &str| {
+        let path = slotd.path("work").join(fifo);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        let kept = fs::read(&path).ok();
+        let _ = fs::remove_file(&path);
+        slotd.sh(&format!("mkfifo '{}'", path.display())).ok();
+        let out = slotd.sh(&format!("cd work && {line}")).fails(1);
+        let expected =
+            format!("{}: it is a FIFO or a device, which would block git", path.display());
+        assert!(out.stderr.contains(&expected), "{fifo}: {}", out.stderr);
+        fs::remove_file(&path).unwrap();
+        kept.into_iter().for_each(|kept| fs::write(&path, kept).unwrap());
+    };
+    slotd.write("work/d/e/f", "x");
+    for fifo in [".gitignore", ".gitattributes", "d/e/.gitignore", ".git/objects/info/alternates"] {
+        refused(fifo, "sbatch --snapshot --wrap true");
+    }
+    // Patterns are read by slotd, which ignores everything but files.
+    fs::create_dir_all(slotd.path("work/.git/info")).unwrap();
+    let _ = fs::remove_file(slotd.path("work/.git/info/exclude"));
+    slotd.sh("mkfifo work/.git/info/exclude && cd work && sbatch --snapshot --wrap true").ok();
+    // A FIFO that git does not open blocks nobody.
+    slotd.sh("mkfifo work/d/pipe && cd work && sbatch --snapshot --wrap true").ok();
+}
+
+#[test]
+fn an_unreadable_submodule_is_an_error() {
     let slotd = Slotd::start();
     repository(&slotd, "work");
     repository(&slotd, "work/sub");
@@ -406,7 +442,7 @@ fn a_submodule_that_git_cannot_read_is_refused_and_not_left_out() {
 }
 
 #[test]
-fn a_file_that_has_become_a_directory_is_copied_with_what_is_in_it() {
+fn a_file_that_has_become_a_directory_is_copied_with_its_contents() {
     let slotd = Slotd::start();
     repository(&slotd, "work");
     slotd.sh("cd work && rm tracked && mkdir -p tracked/deep && echo in >tracked/deep/file").ok();
@@ -415,7 +451,7 @@ fn a_file_that_has_become_a_directory_is_copied_with_what_is_in_it() {
     slotd.wait_state(job, "COMPLETED");
     assert_eq!(slotd.read(&format!("work/slurm-{job}.out")), "in\n");
     assert_eq!(source(&slotd, job)["dirty"], true);
-    // What git ignores of it is left out, as everywhere.
+    // Files in it that git ignores are left out, as elsewhere.
     slotd.sh("cd work && echo deep >>.gitignore").ok();
     let job = number(slotd.sh("cd work && sbatch --parsable --snapshot --wrap 'ls tracked'"));
     slotd.wait_state(job, "COMPLETED");
@@ -423,7 +459,7 @@ fn a_file_that_has_become_a_directory_is_copied_with_what_is_in_it() {
 }
 
 #[test]
-fn a_submodule_counts_as_changed_by_its_files_and_by_its_commit() {
+fn a_submodule_is_dirty_if_its_files_or_its_commit_changed() {
     let slotd = Slotd::start();
     repository(&slotd, "work");
     repository(&slotd, "lib");
@@ -441,12 +477,12 @@ fn a_submodule_counts_as_changed_by_its_files_and_by_its_commit() {
 }
 
 #[test]
-fn a_directory_that_cannot_be_read_is_refused_and_not_left_out() {
+fn an_unreadable_directory_is_an_error() {
     let slotd = Slotd::start();
     repository(&slotd, "work");
     slotd.sh("cd work && mkdir closed && echo a >closed/a && chmod 0 closed").ok();
     if std::fs::read_dir(slotd.path("work/closed")).is_ok() {
-        // Nothing is closed to root.
+        // Root can read every directory.
         return;
     }
     let out = slotd.sh("cd work && sbatch --snapshot --wrap true").fails(1);
@@ -456,7 +492,7 @@ fn a_directory_that_cannot_be_read_is_refused_and_not_left_out() {
 }
 
 #[test]
-fn a_file_that_changed_with_its_old_size_and_time_is_known_to_differ() {
+fn a_change_with_the_same_size_and_time_is_found() {
     let slotd = Slotd::start();
     repository(&slotd, "work");
     slotd.sh("cd work && echo 8 >old && touch -d 2020-01-01 old").ok();
@@ -464,8 +500,8 @@ fn a_file_that_changed_with_its_old_size_and_time_is_known_to_differ() {
     git(&slotd, "work", "commit -q -m second");
     slotd.sh("cd work && echo 9 >old && touch -d 2020-01-01 old").ok();
     let job = number(slotd.sh("cd work && sbatch --parsable --snapshot -H --wrap true"));
-    let told = source(&slotd, job);
-    assert_eq!((&told["dirty"], &told["changed"]), (&true.into(), &1.into()), "{told}");
+    let recorded = source(&slotd, job);
+    assert_eq!((&recorded["dirty"], &recorded["changed"]), (&true.into(), &1.into()), "{recorded}");
     let copy = slotd.root.join("lib/snapshots").join(&copies(&slotd)[0]).join("tree/old");
     let shown = slotd.sh(&format!("stat -c %y {} | cut -c1-10", copy.display())).ok();
     assert_eq!(shown.text(), "2020-01-01");

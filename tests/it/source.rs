@@ -1,15 +1,16 @@
-//! The git work tree that a job was submitted from: its commit, and how it differed from that.
+//! The git work tree from which a job was submitted: its commit, and the differences from that
+//! commit.
 
 use serde_json::Value;
 use slotd_kit::git::{git, git_that, repository, source};
 use slotd_kit::{Setup, Slotd, proc, scripts};
 
 fn submit_in(slotd: &Slotd, dir: &str, options: &str) -> u32 {
-    let told = slotd
+    let printed = slotd
         .sh(&format!("cd {dir} && sbatch --parsable -o /dev/null {options} --wrap true"))
         .ok()
         .stdout;
-    told.trim().parse().unwrap_or_else(|why| panic!("{why}: {told}"))
+    printed.trim().parse().unwrap_or_else(|why| panic!("{why}: {printed}"))
 }
 
 fn head(slotd: &Slotd, dir: &str) -> String {
@@ -17,18 +18,21 @@ fn head(slotd: &Slotd, dir: &str) -> String {
 }
 
 #[test]
-fn a_job_is_told_with_the_commit_and_the_changes_that_it_was_submitted_with() {
+fn source_shows_the_commit_and_the_changes_at_submission() {
     let slotd = Slotd::start();
     repository(&slotd, "work");
     let clean = submit_in(&slotd, "work/deep", "");
     let first = head(&slotd, "work");
-    let told = source(&slotd, clean);
-    assert_eq!((&told["commit"], &told["branch"]), (&first.as_str().into(), &"main".into()));
+    let recorded = source(&slotd, clean);
     assert_eq!(
-        (&told["dirty"], &told["changed"], &told["untracked"]),
+        (&recorded["commit"], &recorded["branch"]),
+        (&first.as_str().into(), &"main".into())
+    );
+    assert_eq!(
+        (&recorded["dirty"], &recorded["changed"], &recorded["untracked"]),
         (&false.into(), &0.into(), &0.into())
     );
-    assert_eq!(told["tree"].as_str(), slotd.path("work").to_str());
+    assert_eq!(recorded["tree"].as_str(), slotd.path("work").to_str());
     assert_eq!(slotd.line(&format!("slotd source --diff {clean}")).ok().stdout, "");
 
     slotd
@@ -36,12 +40,12 @@ fn a_job_is_told_with_the_commit_and_the_changes_that_it_was_submitted_with() {
         .ok();
     git(&slotd, "work", "add blob");
     let dirty = submit_in(&slotd, "work", "-a 3,5");
-    let told = source(&slotd, format!("{dirty}_5"));
+    let recorded = source(&slotd, format!("{dirty}_5"));
     assert_eq!(
-        (&told["dirty"], &told["changed"], &told["untracked"]),
+        (&recorded["dirty"], &recorded["changed"], &recorded["untracked"]),
         (&true.into(), &2.into(), &1.into())
     );
-    assert_eq!(told["untracked_files"], serde_json::json!([{ "path": "a b", "bytes": 5 }]));
+    assert_eq!(recorded["untracked_files"], serde_json::json!([{ "path": "a b", "bytes": 5 }]));
     let text = slotd.line(&format!("slotd source {dirty}")).ok().stdout;
     assert!(text.contains(&format!("  commit: {first}, branch main\n")), "{text}");
     assert!(
@@ -51,15 +55,15 @@ fn a_job_is_told_with_the_commit_and_the_changes_that_it_was_submitted_with() {
         "{text}"
     );
 
-    // What it printed makes of the commit what was there.
+    // Applied to the commit, the printed diff restores the work tree.
     slotd
         .sh(&format!("git clone -q work again && slotd source --diff {dirty} >diff && cd again && git apply ../diff"))
         .ok();
     slotd.sh("cmp work/tracked again/tracked && cmp work/blob again/blob").ok();
     let status = git(&slotd, "work", "status --porcelain");
-    assert_eq!(status, "A  blob\n M tracked\n?? \"a b\"\n", "it is left as it was");
+    assert_eq!(status, "A  blob\n M tracked\n?? \"a b\"\n", "the work tree is unchanged");
 
-    // A commit later, and another branch: what was recorded stays.
+    // A later commit and another branch do not change the record.
     git(&slotd, "work", "commit -q -a -m second");
     git(&slotd, "work", "checkout -q -b side");
     let later = submit_in(&slotd, "work", "");
@@ -69,7 +73,7 @@ fn a_job_is_told_with_the_commit_and_the_changes_that_it_was_submitted_with() {
 }
 
 #[test]
-fn each_way_to_submit_notes_the_work_tree_of_the_working_directory() {
+fn every_kind_of_submission_records_the_work_tree() {
     let slotd = Slotd::start();
     repository(&slotd, "work");
     slotd.sh("cd work/deep && srun --no-wait true && srun true && salloc true && echo '{\"wrap\": \"true\"}' | slotd submit").ok();
@@ -79,13 +83,13 @@ fn each_way_to_submit_notes_the_work_tree_of_the_working_directory() {
         assert_eq!(source(&slotd, job)["commit"], commit.as_str(), "{job}");
     }
     slotd.wait_end(5);
-    // A retry is a submission of its own.
+    // A retry is a new submission.
     git(&slotd, "work", "commit -q --allow-empty -m second");
     slotd.line("slotd retry 5").ok();
     assert_eq!(source(&slotd, 8)["commit"], head(&slotd, "work").as_str());
     assert_eq!(source(&slotd, 5)["commit"], commit.as_str());
     let none =
-        "slotd: error: job 7 was submitted from no git work tree, or while SLOTD_GIT=off was set\n";
+        "slotd: error: job 7 was not submitted from a git work tree, or SLOTD_GIT=off was set\n";
     slotd.expect("slotd source 7", 1, "", none);
     slotd.expect(
         "slotd source 99",
@@ -97,7 +101,7 @@ fn each_way_to_submit_notes_the_work_tree_of_the_working_directory() {
 }
 
 #[test]
-fn one_look_serves_all_that_were_submitted_before_it_began() {
+fn one_run_of_git_serves_all_jobs_submitted_before_it() {
     let slotd = Slotd::start();
     repository(&slotd, "work");
     git_that(&slotd, &slotd.gate("look"));
@@ -112,7 +116,7 @@ fn one_look_serves_all_that_were_submitted_before_it_began() {
 }
 
 #[test]
-fn changes_of_another_commit_than_that_of_the_submission_are_not_known() {
+fn changes_are_unknown_if_the_commit_changed_meanwhile() {
     let mut slotd = Slotd::start();
     repository(&slotd, "work");
     let first = head(&slotd, "work");
@@ -124,58 +128,58 @@ fn changes_of_another_commit_than_that_of_the_submission_are_not_known() {
     );
     slotd.sh(&commit).ok();
     slotd.open("look");
-    let told = source(&slotd, job);
-    assert_eq!((&told["commit"], &told["dirty"]), (&first.as_str().into(), &Value::Null));
-    let why = format!("HEAD was at {} before git could be asked", head(&slotd, "work"));
-    assert_eq!(told["not_known"], why.as_str());
+    let recorded = source(&slotd, job);
+    assert_eq!((&recorded["commit"], &recorded["dirty"]), (&first.as_str().into(), &Value::Null));
+    let why = format!("HEAD had moved to {} before git ran", head(&slotd, "work"));
+    assert_eq!(recorded["not_known"], why.as_str());
     let out = slotd.cmd("slotd", &["source", "--diff", &job.to_string()]).fails(1);
     assert_eq!(
         out.stderr,
-        format!("slotd: error: how the work tree of job {job} differed is not known: {why}\n")
+        format!("slotd: error: the uncommitted changes of job {job} are not available: {why}\n")
     );
 
-    // A daemon that dies before git has answered.
-    std::fs::remove_file(slotd.path("look")).expect("it is there");
+    // The daemon dies before git has finished.
+    std::fs::remove_file(slotd.path("look")).expect("an existing file");
     let job = submit_in(&slotd, "work", "--hold");
     slotd.kill9();
     slotd.start_daemon();
     slotd.open("look");
     let text = slotd.line(&format!("slotd source {job}")).ok().stdout;
     assert!(
-        text.contains("changes: not known: git was not asked, since the daemon ended before\n"),
+        text.contains("changes: unknown: the daemon exited before it could run git\n"),
         "{text}"
     );
     assert_eq!(source(&slotd, job)["commit"], head(&slotd, "work").as_str());
 }
 
 #[test]
-fn what_is_too_much_is_left_out_and_what_git_refuses_is_told() {
+fn a_large_diff_is_left_out_and_an_error_of_git_is_reported() {
     let slotd = Slotd::start();
     repository(&slotd, "work");
     let noise: Vec<u8> =
         (0..5_000_000_u32).map(|n| b'a' + (n.wrapping_mul(2_654_435_761) >> 28) as u8).collect();
-    std::fs::write(slotd.path("work/tracked"), noise).expect("room for it");
+    std::fs::write(slotd.path("work/tracked"), noise).expect("a writable directory");
     let large = submit_in(&slotd, "work", "--hold");
-    let told = source(&slotd, large);
+    let recorded = source(&slotd, large);
     assert_eq!(
-        (&told["changed"], &told["diff_left_out"]),
-        (&1.into(), &"it is more than 4 MB".into())
+        (&recorded["changed"], &recorded["diff_left_out"]),
+        (&1.into(), &"it is larger than 4 MB".into())
     );
     let out = slotd.cmd("slotd", &["source", "--diff", &large.to_string()]).fails(1);
-    assert!(out.stderr.ends_with(" is not known: it is more than 4 MB\n"), "{}", out.stderr);
+    assert!(out.stderr.ends_with(" are not available: it is larger than 4 MB\n"), "{}", out.stderr);
 
     git_that(&slotd, "echo fatal: dubious ownership >&2; exit 128");
     let refused = submit_in(&slotd, "work", "--hold");
-    let told = source(&slotd, refused);
+    let recorded = source(&slotd, refused);
     assert_eq!(
-        (&told["not_known"], &told["dirty"]),
+        (&recorded["not_known"], &recorded["dirty"]),
         (&"git: dubious ownership".into(), &Value::Null)
     );
-    assert!(told["commit"].is_string(), "it is known without git: {told}");
+    assert!(recorded["commit"].is_string(), "the commit is read without git: {recorded}");
 }
 
 #[test]
-fn nothing_of_the_user_is_run_or_changed_and_the_owner_can_forbid_it() {
+fn no_user_programs_are_run_and_the_owner_can_disable_git() {
     let slotd =
         Slotd::setup().set("GIT_DIR", "/nonexistent").set("GIT_TRACE", "/dev/stderr").start();
     repository(&slotd, "work");
@@ -208,7 +212,7 @@ fn nothing_of_the_user_is_run_or_changed_and_the_owner_can_forbid_it() {
 }
 
 #[test]
-fn the_client_can_forbid_it() {
+fn a_client_can_disable_git() {
     let slotd = Slotd::start();
     repository(&slotd, "work");
     git_that(&slotd, "");
@@ -220,12 +224,38 @@ fn the_client_can_forbid_it() {
         slotd.cmd("slotd", &["source", &job.to_string()]).fails(1);
     }
     assert!(!slotd.exists("calls"));
-    // A copy is asked for in words.
+    // An explicit --snapshot still works.
     slotd.sh("cd work && SLOTD_GIT=off sbatch --snapshot --hold --wrap true").ok();
 }
 
 #[test]
-fn a_fifo_where_a_repository_is_looked_for_holds_nobody_up() {
+fn the_output_of_a_job_is_no_change_of_its_tree() {
+    let slotd = Slotd::start();
+    repository(&slotd, "work");
+    git_that(&slotd, &slotd.gate("look"));
+    let submit = |options: &str| {
+        let words = format!("cd work && sbatch --parsable {options} --wrap true");
+        slotd.sh(&words).ok().stdout.trim().parse::<u32>().unwrap()
+    };
+    // The first query of git serves only this job, and the second one all others.
+    submit("--hold");
+    slotd.wait("git to be called", || slotd.exists("calls").then_some(()));
+    let (job, named) = (submit(""), submit("-o out-%j-%x -e err"));
+    let array = submit("-a 1-2");
+    for job in [job, named, array] {
+        slotd.wait_end(job);
+    }
+    slotd.write("work/other", "x");
+    slotd.open("look");
+    for job in [job, named, array] {
+        let recorded = source(&slotd, job);
+        assert_eq!(recorded["untracked"], 1, "{recorded}");
+        assert_eq!(recorded["untracked_files"][0]["path"], "other", "{recorded}");
+    }
+}
+
+#[test]
+fn fifos_in_place_of_repository_files_block_nobody() {
     let slotd = Slotd::start();
     slotd.sh("mkdir -p shared/mine dir/.git/refs/heads && mkfifo shared/.git dir/.git/HEAD dir/.git/config").ok();
     for dir in ["shared/mine", "dir"] {
@@ -240,24 +270,26 @@ fn a_fifo_where_a_repository_is_looked_for_holds_nobody_up() {
         let _ = std::fs::remove_file(&file);
         slotd.sh(&format!("mkfifo '{}'", file.display())).ok();
         let job = submit_in(&slotd, "work", "--hold");
-        let told = source(&slotd, job);
+        let recorded = source(&slotd, job);
         let is_harmless = ["packed-refs", "info/exclude"].iter().any(|name| file.ends_with(name));
-        assert_eq!(told["not_known"].is_null(), is_harmless, "{}: {told}", file.display());
-        std::fs::remove_file(&file).expect("it is there");
-        old.into_iter().for_each(|old| std::fs::write(&file, old).expect("room for it"));
+        assert_eq!(recorded["not_known"].is_null(), is_harmless, "{}: {recorded}", file.display());
+        std::fs::remove_file(&file).expect("an existing file");
+        old.into_iter().for_each(|old| std::fs::write(&file, old).expect("a writable directory"));
     }
     assert_eq!(source(&slotd, submit_in(&slotd, "work", "--hold"))["dirty"], false);
 }
 
 #[test]
-fn a_git_that_hangs_holds_nobody_up_and_the_doctor_names_its_work_tree() {
+fn a_hanging_git_blocks_nobody_and_is_reported_by_doctor() {
     let slotd = Setup::default().prepare();
     repository(&slotd, "work");
     repository(&slotd, "hung");
     let hung = slotd.path("hung").display().to_string();
     let real = slotd.sh("command -v git").ok().stdout;
     let hangs = format!(
-        "#!/bin/sh\ncase \"$*\" in *'-C {hung} '*) exec sleep 1000;; esac\nexec {} \"$@\"\n",
+        "#!/bin/sh\ncase \"$*\" in *'-C {hung} '*)\n\
+         [ -e '{hung}.once' ] || {{ touch '{hung}.once'; exec sleep 1000; }}\n\
+         while [ ! -e '{hung}.go' ]; do sleep 0.1; done;; esac\nexec {} \"$@\"\n",
         real.trim()
     );
     scripts::executable(&slotd.base.join("bin/git"), &hangs);
@@ -272,17 +304,19 @@ fn a_git_that_hangs_holds_nobody_up_and_the_doctor_names_its_work_tree() {
     let second = submit_in(&slotd, "hung", "--hold");
     assert_eq!(source(&slotd, submit_in(&slotd, "work", "--hold"))["dirty"], false);
     let named = format!("git took too long in {hung}: ");
-    let told = source(&slotd, first);
-    assert_eq!(told["not_known"], "git took longer than 50 seconds", "{told}");
+    let recorded = source(&slotd, first);
+    let why = recorded["not_known"].as_str().unwrap_or_default();
+    assert!(why.starts_with(&format!("git has made no progress in {hung} ")), "{recorded}");
     assert!(!proc::is_alive(git));
     let doctor = slotd.line("slotd doctor").fails(1).stdout;
-    assert!(doctor.contains(&named) && doctor.contains("mend: run `git status` there"), "{doctor}");
-    std::fs::remove_file(slotd.base.join("bin/git")).expect("it is there");
+    assert!(doctor.contains(&named) && doctor.contains("fix: run `git status` there"), "{doctor}");
+    // git is still running for the second submission.
+    std::fs::write(format!("{hung}.go"), "").expect("free space");
     assert_eq!(source(&slotd, second)["dirty"], false);
     assert!(!slotd.line("slotd doctor").stdout.contains(&named));
 }
 
-/// Everything in a directory: names, modes, times of change and content.
+/// Lists everything in a directory: names, modes, modification times and contents.
 fn listing(slotd: &Slotd, dir: &str) -> String {
     let names = "find . -printf '%p %M %T@ %s\n' | sort";
     slotd
@@ -291,7 +325,7 @@ fn listing(slotd: &Slotd, dir: &str) -> String {
         .stdout
 }
 
-/// Gives a repository each setting by which git starts a program that is known to us. Those touch
+/// Sets every known setting of a repository that makes git start a program. These programs create
 /// files in `sprung`.
 fn set_traps(slotd: &Slotd, dir: &str) {
     let trap =
@@ -324,12 +358,12 @@ fn set_traps(slotd: &Slotd, dir: &str) {
         .ok();
     let file = std::path::Path::new(git_dir).join("config");
     let old = std::fs::read_to_string(&file).expect("a configuration");
-    std::fs::write(&file, old + &config).expect("room for it");
+    std::fs::write(&file, old + &config).expect("a writable directory");
     let more = format!("[filter \"evil\"]\nclean = {trap} included\n");
-    std::fs::write(file.with_file_name("more"), more).expect("room for it");
+    std::fs::write(file.with_file_name("more"), more).expect("a writable directory");
     std::fs::write(file.with_file_name("attributes"), "* filter=evil diff=evil\n")
-        .expect("room for it");
-    std::fs::create_dir_all(file.with_file_name("hooks")).expect("room for it");
+        .expect("a writable directory");
+    std::fs::create_dir_all(file.with_file_name("hooks")).expect("a writable directory");
     for hook in [
         "post-index-change",
         "pre-auto-gc",
@@ -343,7 +377,7 @@ fn set_traps(slotd: &Slotd, dir: &str) {
 }
 
 #[test]
-fn nothing_that_a_repository_names_is_run_and_nothing_there_is_changed() {
+fn no_program_of_a_repository_is_run_and_nothing_is_changed() {
     let slotd = Slotd::start();
     repository(&slotd, "work");
     repository(&slotd, "lib");
@@ -356,10 +390,10 @@ fn nothing_that_a_repository_names_is_run_and_nothing_there_is_changed() {
     }
     git(&slotd, "work", "-c protocol.file.allow=always submodule --quiet add ../lib sub");
     git(&slotd, "work", "commit -q -m sub");
-    // Without this one git would fetch it.
+    // Without this object, git would fetch it.
     let blob = git(&slotd, "work", "rev-parse HEAD:two");
     let object = format!("work/.git/objects/{}/{}", &blob[..2], blob[2..].trim());
-    std::fs::rename(slotd.path(&object), slotd.path("two.object")).expect("it is loose");
+    std::fs::rename(slotd.path(&object), slotd.path("two.object")).expect("a loose object");
     for dir in ["work", "work/sub"] {
         set_traps(&slotd, dir);
         slotd
@@ -368,24 +402,27 @@ fn nothing_that_a_repository_names_is_run_and_nothing_there_is_changed() {
             ))
             .ok();
     }
-    // The user's own settings name programs too: for repositories that the user trusts.
+    // The user's own settings also name programs, but only for repositories that the user trusts.
     let trap = slotd.path("trap").display().to_string();
     let own = format!(
         "[filter \"evil\"]\nclean = {trap} own\n[core]\nfsmonitor = {trap} own\nexcludesFile = ~/ignored\n"
     );
-    std::fs::write(slotd.base.join("home/.gitconfig"), own).expect("room for it");
-    std::fs::write(slotd.base.join("home/ignored"), "*.mine\n").expect("room for it");
+    std::fs::write(slotd.base.join("home/.gitconfig"), own).expect("a writable directory");
+    std::fs::write(slotd.base.join("home/ignored"), "*.mine\n").expect("a writable directory");
     slotd.sh("touch work/x.mine").ok();
     let before = listing(&slotd, "work/.git");
 
     let plain = submit_in(&slotd, "work", "--hold");
-    let told = source(&slotd, plain);
+    let recorded = source(&slotd, plain);
     assert_eq!(
-        (&told["changed"], &told["untracked"]),
+        (&recorded["changed"], &recorded["untracked"]),
         (&5.into(), &1.into()),
-        "with the submodule: {told}"
+        "with the submodule: {recorded}"
     );
-    assert!(told["diff_left_out"].as_str().is_some_and(|why| why.starts_with("git: ")), "{told}");
+    assert!(
+        recorded["diff_left_out"].as_str().is_some_and(|why| why.starts_with("git: ")),
+        "{recorded}"
+    );
     let copied = submit_in(&slotd, "work", "--snapshot --hold");
     assert_eq!(
         (&source(&slotd, copied)["changed"], &source(&slotd, copied)["untracked"]),
@@ -398,13 +435,13 @@ fn nothing_that_a_repository_names_is_run_and_nothing_there_is_changed() {
     let copies = std::fs::read_dir(slotd.root.join("lib/snapshots")).expect("a copy").flatten();
     let copy = copies.map(|entry| entry.path().join("tree")).next().expect("a copy");
     for name in ["two", "three.long", "new", "sub/two", "sub/new"] {
-        let content = |dir: &std::path::Path| std::fs::read(dir.join(name)).expect("it was copied");
+        let content = |dir: &std::path::Path| std::fs::read(dir.join(name)).expect("a copy");
         assert_eq!(content(&copy), content(&slotd.path("work")), "{name}");
     }
-    assert!(!copy.join("x.mine").exists(), "the user ignores it everywhere");
+    assert!(!copy.join("x.mine").exists(), "the user's global excludes apply");
 
-    // With all objects there is a text of the differences.
-    std::fs::rename(slotd.path("two.object"), slotd.path(&object)).expect("its place");
+    // With all objects, there is a diff.
+    std::fs::rename(slotd.path("two.object"), slotd.path(&object)).expect("an existing file");
     let whole = submit_in(&slotd, "work", "--hold");
     let diff = slotd.line(&format!("slotd source --diff {whole}")).ok().stdout;
     assert!(
@@ -413,7 +450,7 @@ fn nothing_that_a_repository_names_is_run_and_nothing_there_is_changed() {
     );
     assert_eq!(slotd.sh("ls sprung").ok().stdout, "");
 
-    // The traps are traps.
+    // Verify that the traps work.
     slotd
         .sh(&format!(
             "cd work; git status; echo >.gitattributes; alone='git -c core.attributesFile=/dev/null'; $alone diff --ignore-submodules=all; \
@@ -427,7 +464,7 @@ fn nothing_that_a_repository_names_is_run_and_nothing_there_is_changed() {
 }
 
 #[test]
-fn a_clone_without_blobs_stays_as_it_was() {
+fn a_clone_without_blobs_is_not_changed() {
     let slotd = Slotd::start();
     repository(&slotd, "work");
     git(&slotd, "work", "config uploadpack.allowFilter true");
@@ -442,23 +479,26 @@ fn a_clone_without_blobs_stays_as_it_was() {
     slotd.sh("cp work/.gitignore clone && echo other >clone/tracked").ok();
     git(&slotd, "clone", "reset -q --mixed");
     let before = listing(&slotd, "clone/.git");
-    let told = source(&slotd, submit_in(&slotd, "clone", "--hold"));
+    let recorded = source(&slotd, submit_in(&slotd, "clone", "--hold"));
     assert_eq!(
-        (&told["changed"], &told["commit"]),
+        (&recorded["changed"], &recorded["commit"]),
         (&1.into(), &head(&slotd, "work").as_str().into()),
-        "{told}"
+        "{recorded}"
     );
-    assert!(told["diff_left_out"].as_str().is_some_and(|why| why.starts_with("git: ")), "{told}");
+    assert!(
+        recorded["diff_left_out"].as_str().is_some_and(|why| why.starts_with("git: ")),
+        "{recorded}"
+    );
     submit_in(&slotd, "clone", "--hold --snapshot");
     assert!(listing(&slotd, "clone/.git") == before);
     assert!(
         git(&slotd, "clone", "rev-list --objects --all --missing=print").contains('?'),
-        "a blob is missing still"
+        "a blob is still missing"
     );
 }
 
 #[test]
-fn each_form_of_a_repository_is_read_or_said_to_be_unreadable() {
+fn every_repository_format_is_read_or_reported_as_unreadable() {
     let slotd = Slotd::start();
     repository(&slotd, "work");
     git(&slotd, "work", "gc -q");
@@ -492,46 +532,47 @@ fn each_form_of_a_repository_is_read_or_said_to_be_unreadable() {
         let clean = source(&slotd, submit_in(&slotd, form, "--hold"));
         slotd.sh(&format!("cd {form} && echo two >>tracked && echo new >new")).ok();
         let job = submit_in(&slotd, form, "--hold");
-        let told = source(&slotd, job);
+        let recorded = source(&slotd, job);
         if form == "reftable" {
-            assert_eq!(
-                told["not_known"],
-                "HEAD or the branch that it names is not in the usual form"
-            );
+            assert_eq!(recorded["not_known"], "HEAD or its branch has an unusual format");
         } else {
             assert_eq!(clean["dirty"], false, "{form}: {clean}");
             assert_eq!(
-                (&told["changed"], &told["untracked"]),
+                (&recorded["changed"], &recorded["untracked"]),
                 (&1.into(), &1.into()),
-                "{form}: {told}"
+                "{form}: {recorded}"
             );
-            assert_eq!(told["commit"], head(&slotd, form).as_str(), "{form}");
+            assert_eq!(recorded["commit"], head(&slotd, form).as_str(), "{form}");
             let diff = slotd.line(&format!("slotd source --diff {job}")).ok().stdout;
             assert!(diff.ends_with(" one\n+two\n"), "{form}: {diff}");
         }
         submit_in(&slotd, form, "--hold --snapshot");
     }
-    // A file outside of what is checked out, which is there all the same.
+    // A file outside of the sparse checkout that exists anyway.
     slotd.sh("cd sparse && mkdir -p other && echo z >other/y").ok();
-    let told = source(&slotd, submit_in(&slotd, "sparse", "--hold"));
-    assert_eq!((&told["changed"], &told["untracked"]), (&2.into(), &1.into()), "{told}");
-    git(&slotd, "work", "config extensions.newHash true");
-    let told = source(&slotd, submit_in(&slotd, "work", "--hold"));
+    let recorded = source(&slotd, submit_in(&slotd, "sparse", "--hold"));
     assert_eq!(
-        told["not_known"],
+        (&recorded["changed"], &recorded["untracked"]),
+        (&2.into(), &1.into()),
+        "{recorded}"
+    );
+    git(&slotd, "work", "config extensions.newHash true");
+    let recorded = source(&slotd, submit_in(&slotd, "work", "--hold"));
+    assert_eq!(
+        recorded["not_known"],
         "the repository has the extension newhash, which slotd cannot read"
     );
 }
 
 #[test]
-fn recorded_differences_have_a_bound_and_the_oldest_go_first() {
+fn recorded_diffs_are_limited_and_the_oldest_are_deleted_first() {
     let slotd = Slotd::setup().set("SLOTD_DIFFS_MB", 4).start();
     let config = slotd.line("scontrol show config").ok().stdout;
     assert!(config.contains("\nSlotdDiffsMb            = 4\n"), "{config}");
     repository(&slotd, "work");
     let memory = || {
         let status = std::fs::read_to_string(format!("/proc/{}/status", slotd.daemon_pid()))
-            .expect("it runs");
+            .expect("a running daemon");
         let own = status
             .lines()
             .find_map(|line| line.strip_prefix("RssAnon:")?.strip_suffix("kB"))
@@ -539,19 +580,20 @@ fn recorded_differences_have_a_bound_and_the_oldest_go_first() {
         own.trim().parse::<u64>().expect("a number") >> 10
     };
     let before = memory();
-    // Each has 3 MB that can be halved and no more.
-    let mut dice = 7_u32;
+    // Each file has 3 MB and cannot be compressed to less than half.
+    let mut seed = 7_u32;
     let mut noise = || -> Vec<u8> {
         let mut digit = || {
-            dice = dice.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-            b"0123456789abcdef"[(dice >> 28) as usize]
+            seed = seed.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            b"0123456789abcdef"[(seed >> 28) as usize]
         };
         (0..3_000_000).map(|at| if at % 80 == 79 { b'\n' } else { digit() }).collect()
     };
     let sizes: Vec<u64> = (1..=8)
         .map(|n| {
             slotd.sh(&format!("cp -r work tree{n}")).ok();
-            std::fs::write(slotd.path(&format!("tree{n}/tracked")), noise()).expect("room for it");
+            std::fs::write(slotd.path(&format!("tree{n}/tracked")), noise())
+                .expect("a writable directory");
             let job = submit_in(&slotd, &format!("tree{n}"), "--hold");
             assert_eq!(source(&slotd, job)["diff_left_out"], Value::Null);
             std::fs::metadata(slotd.root.join("lib/state.db")).expect("a database").len()
@@ -559,19 +601,19 @@ fn recorded_differences_have_a_bound_and_the_oldest_go_first() {
         .collect();
     assert!(sizes.iter().all(|size| *size < 6_000_000), "{sizes:?}");
     let after = memory();
-    assert!(after < before + 12, "the daemon had {before} MB, and has {after} MB");
-    let told = source(&slotd, 1);
+    assert!(after < before + 12, "the daemon grew from {before} MB to {after} MB");
+    let recorded = source(&slotd, 1);
     assert_eq!(
-        (&told["changed"], &told["dirty"]),
+        (&recorded["changed"], &recorded["dirty"]),
         (&1.into(), &true.into()),
-        "the rest of it is kept"
+        "the rest of the record is kept"
     );
-    let why = "it was deleted to keep all of them within SLOTD_DIFFS_MB";
-    assert_eq!(told["diff_left_out"], why);
+    let why = "it was deleted to keep all diffs within SLOTD_DIFFS_MB";
+    assert_eq!(recorded["diff_left_out"], why);
     let out = slotd.cmd("slotd", &["source", "--diff", "1"]).fails(1);
     assert_eq!(
         out.stderr,
-        format!("slotd: error: how the work tree of job 1 differed is not known: {why}\n")
+        format!("slotd: error: the uncommitted changes of job 1 are not available: {why}\n")
     );
     slotd.sh("cd work && slotd source --diff 8 | git apply && cmp tracked ../tree8/tracked").ok();
 }

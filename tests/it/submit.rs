@@ -12,13 +12,13 @@ fn submit(slotd: &Slotd, options: &[&str], lines: &str) -> Out {
     slotd.feed(command, lines)
 }
 
-/// The lines' answers.
+/// Parses the result of each line.
 fn answers(out: &Out) -> Vec<Value> {
     out.lines().iter().map(|line| serde_json::from_str(line).expect("JSON")).collect()
 }
 
 #[test]
-fn each_line_is_a_job_or_has_its_own_error() {
+fn each_line_gives_a_job_or_an_error() {
     let slotd = Slotd::start();
     let script = "#!/bin/sh\n#SBATCH -c 2\necho $0 $1 $SLURM_CPUS_PER_TASK\n";
     let lines = [
@@ -31,26 +31,29 @@ fn each_line_is_a_job_or_has_its_own_error() {
         json!({ "wrap": "true", "script": script }).to_string(),
         json!({ "wrap": "true", "colour": "blue" }).to_string(),
         json!({ "script": "echo no first line" }).to_string(),
-        // The last one ends with the file.
+        // The last line has no newline.
         json!({ "wrap": "exit 3" }).to_string(),
     ];
     let out = submit(&slotd, &["-J", "all"], &lines.join("\n")).fails(1);
-    let told = answers(&out);
-    let numbers: Vec<u64> = told.iter().filter_map(|answer| answer["line"].as_u64()).collect();
-    assert_eq!(numbers, [1, 2, 4, 5, 6, 7, 8, 9, 10], "in order, blank lines apart");
+    let results = answers(&out);
+    let numbers: Vec<u64> = results.iter().filter_map(|answer| answer["line"].as_u64()).collect();
+    assert_eq!(numbers, [1, 2, 4, 5, 6, 7, 8, 9, 10], "in order, without blank lines");
     let job = |line: u64| {
-        told.iter().find(|told| told["line"] == line).and_then(|told| told["job"].as_u64())
+        results
+            .iter()
+            .find(|result| result["line"] == line)
+            .and_then(|result| result["job"].as_u64())
     };
     let error = |line: u64| {
-        let told = told.iter().find(|told| told["line"] == line).expect("an answer");
-        told["error"].as_str().unwrap_or_default().to_owned()
+        let result = results.iter().find(|result| result["line"] == line).expect("a result");
+        result["error"].as_str().unwrap_or_default().to_owned()
     };
     let [first, second, last] = [1, 4, 10].map(|line| job(line).expect("a job") as u32);
     for (line, text) in [
-        (2, "this is no job: EOF while parsing an object at column 1"),
+        (2, "invalid job: EOF while parsing an object at column 1"),
         (5, "invalid partition specified: nosuch"),
         (6, "unrecognized option '--nosuch'"),
-        (7, "a job has a script or a wrap, not both"),
+        (7, "a job has either a script or a wrap, not both"),
         (8, "unknown field `colour`"),
         (9, "This does not look like a batch script."),
     ] {
@@ -72,7 +75,7 @@ fn each_line_is_a_job_or_has_its_own_error() {
 }
 
 #[test]
-fn a_tool_that_waits_for_each_answer_gets_it() {
+fn each_line_is_answered_before_the_next_one() {
     let slotd = Slotd::start();
     let mut command = slotd.command("slotd");
     command.arg("submit").stdin(Stdio::piped()).stdout(Stdio::piped());
@@ -89,7 +92,7 @@ fn a_tool_that_waits_for_each_answer_gets_it() {
 }
 
 #[test]
-fn many_jobs_are_few_writes_to_the_disk() {
+fn many_jobs_take_few_commits() {
     const JOBS: usize = 600;
     let slotd = Slotd::start();
     slotd.wrap(&["-H"], "true");
@@ -101,15 +104,15 @@ fn many_jobs_are_few_writes_to_the_disk() {
     let written = Written::of(&database) - before;
     assert_eq!(answers(&out).iter().filter(|answer| answer["job"].is_u64()).count(), JOBS);
     assert!(written.commits <= JOBS / 10, "{written:?}");
-    // Neighbours share their pages.
+    // Adjacent records share pages.
     assert!(written.pages <= JOBS * 2, "{written:?}");
 }
 
 #[test]
-fn options_that_are_for_one_job_or_wrong_are_refused_before_a_line_is_read() {
+fn invalid_options_are_refused_before_reading_lines() {
     let slotd = Slotd::start();
     for (options, text) in
-        [(["-W"], "--wait and --test-only are for one job"), (["--nosuch"], "--nosuch")]
+        [(["-W"], "--wait and --test-only are for single jobs"), (["--nosuch"], "--nosuch")]
     {
         let out = submit(&slotd, &options, "{\"wrap\": \"true\"}\n").fails(if text == "--nosuch" {
             255
@@ -122,7 +125,7 @@ fn options_that_are_for_one_job_or_wrong_are_refused_before_a_line_is_read() {
 }
 
 #[test]
-fn a_line_with_very_many_options_is_refused_and_the_next_one_submitted() {
+fn a_line_with_too_many_options_is_refused_alone() {
     let slotd = Slotd::start();
     let many = |word: &'static str| vec![word; 200_000];
     let directives = format!("#!/bin/sh\n{}true\n", "#SBATCH -H\n".repeat(200_000));
@@ -132,24 +135,27 @@ fn a_line_with_very_many_options_is_refused_and_the_next_one_submitted() {
         json!({ "script": directives }).to_string(),
         json!({ "wrap": "true", "options": vec!["-v"; 1000] }).to_string(),
     ];
-    let told = answers(&submit(&slotd, &["-H"], &lines.join("\n")).fails(1));
-    for answer in &told[..3] {
+    let results = answers(&submit(&slotd, &["-H"], &lines.join("\n")).fails(1));
+    for answer in &results[..3] {
         let error = answer["error"].as_str().unwrap_or_default();
-        assert!(error.starts_with("a job has 200000 options: 1000 are the most"), "{answer}");
+        assert!(
+            error.starts_with("the job has 200000 options, but the maximum is 1000"),
+            "{answer}"
+        );
     }
-    assert_eq!(told[3], json!({ "line": 4, "job": 1 }));
+    assert_eq!(results[3], json!({ "line": 4, "job": 1 }));
 }
 
 #[test]
-fn options_that_print_a_text_are_refused_in_words() {
+fn options_that_only_print_text_are_refused() {
     let slotd = Slotd::start();
     for option in ["--help", "-h", "--usage", "--version", "-V"] {
         let line = json!({ "wrap": "true", "options": ["-H", option] }).to_string();
-        let told = answers(&submit(&slotd, &[], &line).fails(1));
-        let error = told[0]["error"].as_str().unwrap_or_default();
+        let results = answers(&submit(&slotd, &[], &line).fails(1));
+        let error = results[0]["error"].as_str().unwrap_or_default();
         assert!(
             error.starts_with("--help, --usage and --version submit no job"),
-            "{option}: {told:?}"
+            "{option}: {results:?}"
         );
         let line = json!({ "wrap": "true" }).to_string();
         let out = submit(&slotd, &["--", option], &line).fails(1);
@@ -170,9 +176,9 @@ fn a_zero_byte_in_an_option_or_an_argument_is_refused() {
         json!({ "wrap": "true", "options": ["-J", "a\0b"] }),
         json!({ "script": "#!/bin/sh\ntrue\n", "args": ["a\0b"] }),
     ] {
-        let told = answers(&submit(&slotd, &[], &line.to_string()).fails(1));
-        let error = told[0]["error"].as_str().unwrap_or_default();
-        assert!(error.starts_with("\"a\\0b\" has a zero byte in it"), "{told:?}");
+        let results = answers(&submit(&slotd, &[], &line.to_string()).fails(1));
+        let error = results[0]["error"].as_str().unwrap_or_default();
+        assert!(error.starts_with("\"a\\0b\" contains a null byte"), "{results:?}");
     }
     assert_eq!(slotd.all_records().len(), 0);
 }

@@ -1,5 +1,4 @@
-//! `slotd top` on a terminal: what it shows of real jobs, and what its keys do to them. The
-//! terminal is tmux's, where there is one.
+//! `slotd top` on a terminal, with real jobs and keys. Uses tmux if it is installed.
 
 use slotd_kit::tmux::Tmux;
 use slotd_kit::{Setup, Slotd, proc};
@@ -14,10 +13,10 @@ fn a_session_with_real_jobs() {
     slotd.wait_text(&format!("slurm-{first}.out"), "and warns");
     let Some(top) = Tmux::start(&slotd, "exec slotd top") else { return };
     top.shows("1 running  0 waiting");
-    top.shows("4/4 given out");
+    top.shows("4/4 allocated");
     let second = slotd.wrap(&["-J", "second"], "exec sleep 1000");
     top.shows("1 running  1 waiting");
-    // Why it waits, in a sentence.
+    // The reason for waiting, as a sentence.
     top.press(&["Tab", "j"]);
     top.shows(&format!("job {first} holds 4 CPUs"));
     top.press(&["h"]);
@@ -26,7 +25,7 @@ fn a_session_with_real_jobs() {
     top.press(&["r"]);
     slotd.wait_reason(second, "Resources");
     top.shows(&format!("released: {second}"));
-    // Its page, with what it writes as it is written.
+    // The page of the job, with its output as it is written.
     top.press(&["Tab", "Tab", "Enter"]);
     top.shows("it begins");
     slotd.write("more", "");
@@ -39,7 +38,7 @@ fn a_session_with_real_jobs() {
     )
     .unwrap();
     top.shows("one line more");
-    // The page has the state of its job in its title: only the lists have this.
+    // The title of the page contains the state of its job, but only the lists contain this text.
     top.press(&["Escape"]);
     top.shows("WAITING");
     top.press(&["c"]);
@@ -52,24 +51,24 @@ fn a_session_with_real_jobs() {
     slotd.wait_state(second, "RUNNING");
     top.shows("1 running  0 waiting  1 ended");
     top.shows("CANCELLED");
-    // Another size, and only what is asked for.
+    // Another window size, and a filter.
     top.run(&["resize-window", "-x", "80", "-y", "24"]);
     top.press(&["/", "n", "o", "n", "e", "Enter"]);
     top.shows("0 running  0 waiting  0 ended");
     top.press(&["q"]);
-    let over = slotd_kit::until(|| (!top.run(&["has-session"]).status.success()).then_some(()));
-    assert!(over.is_some(), "it does not end:\n{}", top.screen());
+    let exited = slotd_kit::until(|| (!top.run(&["has-session"]).status.success()).then_some(()));
+    assert!(exited.is_some(), "slotd top did not exit:\n{}", top.screen());
 }
 
 #[test]
-fn an_idle_screen_wakes_nobody() {
+fn an_idle_screen_causes_no_wakeups() {
     let slotd = Slotd::start();
     let held = slotd.wrap(&["-H", "-J", "held"], "true");
     let Some(top) = Tmux::start(&slotd, "exec slotd top") else { return };
     top.shows("JobHeldUser");
     let pids = [top.pid(), slotd.daemon_pid()];
     let mut before = pids.map(proc::wakeups);
-    // Busy machines bring a late wake-up now and then: some quiet second must come.
+    // On busy machines there are occasional late wakeups, so wait for one quiet second.
     let quiet = slotd_kit::until(|| {
         std::thread::sleep(std::time::Duration::from_secs(1));
         let now = pids.map(proc::wakeups);
@@ -77,37 +76,37 @@ fn an_idle_screen_wakes_nobody() {
         before = now;
         (!woken).then_some(())
     });
-    assert!(quiet.is_some(), "something woke up in every second of a minute");
+    assert!(quiet.is_some(), "something woke up in every second");
     slotd.cancel(held);
     top.shows("CANCELLED");
 }
 
 #[test]
-fn a_new_daemon_is_followed_and_the_terminal_is_given_back() {
+fn top_reconnects_to_a_new_daemon_and_restores_the_terminal() {
     let mut slotd = Slotd::start();
     let held = slotd.wrap(&["-H", "-J", "held"], "true");
-    let script = "slotd top; echo over $?; stty -a; exec sleep 1000";
+    let script = "slotd top; echo exited $?; stty -a; exec sleep 1000";
     let Some(top) = Tmux::start(&slotd, script) else { return };
     top.shows("JobHeldUser");
     slotd.kill9();
-    top.shows("the daemon is gone");
+    top.shows("daemon unreachable");
     slotd.start_daemon();
-    top.hides("the daemon is gone");
+    top.hides("daemon unreachable");
     slotd.cancel(held);
     top.shows("CANCELLED");
     proc::signal(pid_of_top(&slotd), proc::TERM);
-    let screen = top.shows("over 143");
+    let screen = top.shows("exited 143");
     let screen = if screen.contains("icanon") { screen } else { top.shows("icanon") };
     assert!(
         !screen.contains("-icanon") && !screen.contains("-echo "),
-        "the terminal is as it was:\n{screen}"
+        "the terminal was not restored:\n{screen}"
     );
 }
 
-/// Waits until a program has the terminal, or has it no more.
+/// Waits until a program uses the whole terminal, or no longer uses it.
 #[track_caller]
-fn is_taken(top: &Tmux, wanted: bool) {
-    // What is sent to a terminal comes one after the other.
+fn wait_fullscreen(top: &Tmux, wanted: bool) {
+    // The terminal processes escape sequences one by one, so wait for all flags together.
     let flags = || {
         top.run(&["display-message", "-p", "#{alternate_on}#{cursor_flag}#{mouse_any_flag}"]).stdout
     };
@@ -117,44 +116,44 @@ fn is_taken(top: &Tmux, wanted: bool) {
 }
 
 #[test]
-fn whatever_ends_it_gives_the_terminal_back() {
+fn every_signal_restores_the_terminal() {
     let slotd = Slotd::start();
-    // With a key between them, so that each is seen.
-    let script = "while :; do slotd top; echo over $?; stty -a; read key; done";
+    // With a key press in between, so that each run is visible.
+    let script = "while :; do slotd top; echo exited $?; stty -a; read key; done";
     let Some(top) = Tmux::start(&slotd, script) else { return };
     for (signal, code) in [(proc::TERM, 143), (proc::HUP, 129), (proc::INT, 130), (proc::QUIT, 131)]
     {
         top.shows("WAITING");
-        is_taken(&top, true);
+        wait_fullscreen(&top, true);
         proc::signal(pid_of_top(&slotd), signal);
-        top.shows(&format!("over {code}"));
+        top.shows(&format!("exited {code}"));
         let screen = top.shows("iexten ");
         assert!(
             !screen.contains("-icanon") && !screen.contains("-echo "),
-            "the terminal is as it was:\n{screen}"
+            "the terminal was not restored:\n{screen}"
         );
-        is_taken(&top, false);
+        wait_fullscreen(&top, false);
         top.press(&["Enter"]);
     }
 }
 
 #[test]
-fn a_fault_of_its_own_gives_the_terminal_back() {
+fn a_crash_restores_the_terminal() {
     let slotd = Slotd::start();
-    let script = "SLOTD_TEST_BREAK=\"screen drawn:2:$PWD/broken\" slotd top 2> told; echo over $?; stty -a; exec sleep 1000";
+    let script = "SLOTD_TEST_BREAK=\"screen drawn:2:$PWD/broken\" slotd top 2> errors; echo exited $?; stty -a; exec sleep 1000";
     let Some(top) = Tmux::start(&slotd, script) else { return };
-    top.shows("over 134");
-    slotd.wait_text("told", "break point: screen drawn");
+    top.shows("exited 134");
+    slotd.wait_text("errors", "break point: screen drawn");
     let screen = top.shows("iexten ");
     assert!(
         !screen.contains("-icanon") && !screen.contains("-echo "),
-        "the terminal is as it was:\n{screen}"
+        "the terminal was not restored:\n{screen}"
     );
-    is_taken(&top, false);
+    wait_fullscreen(&top, false);
 }
 
 #[test]
-fn it_stops_and_goes_on_with_its_shell() {
+fn top_can_be_suspended_and_resumed_by_its_shell() {
     let slotd = Slotd::start();
     let held = slotd.wrap(&["-H", "-J", "held"], "true");
     let Some(top) = Tmux::start(&slotd, "exec env PS1='ready> ' bash --norc --noprofile -i") else {
@@ -164,31 +163,31 @@ fn it_stops_and_goes_on_with_its_shell() {
     top.press(&["slotd top", "Enter"]);
     for stop in [None, Some(proc::TSTP), Some(proc::STOP)] {
         top.shows("JobHeldUser");
-        is_taken(&top, true);
+        wait_fullscreen(&top, true);
         match stop {
             None => top.press(&["C-z"]),
             Some(signal) => proc::signal(pid_of_top(&slotd), signal),
         }
         top.shows("Stopped");
         if stop != Some(proc::STOP) {
-            is_taken(&top, false);
+            wait_fullscreen(&top, false);
         }
         top.press(&["clear", "Enter"]);
         top.hides("JobHeldUser");
         top.press(&["fg", "Enter"]);
     }
     top.shows("JobHeldUser");
-    is_taken(&top, true);
-    // Keys are heard.
+    wait_fullscreen(&top, true);
+    // Keys still work.
     top.press(&["?"]);
-    top.shows("any key goes back");
+    top.shows("press any key to return");
     top.press(&["?", "q"]);
-    is_taken(&top, false);
+    wait_fullscreen(&top, false);
     slotd.cancel(held);
 }
 
 #[test]
-fn what_is_over_is_submitted_again_and_what_waits_is_edited() {
+fn ended_jobs_can_be_resubmitted_and_pending_ones_edited() {
     let slotd = Slotd::start();
     let failed = slotd.wrap(&["-J", "failed"], "exit 3");
     slotd.wait_state(failed, "FAILED");
@@ -201,18 +200,18 @@ fn what_is_over_is_submitted_again_and_what_waits_is_edited() {
         return;
     };
     top.shows("0 running  1 waiting  1 ended");
-    // What is over cannot be edited.
+    // Ended jobs cannot be edited.
     top.press(&["Tab", "Tab", "e"]);
-    top.shows(&format!("job {failed} does not wait"));
+    top.shows(&format!("job {failed} is not pending"));
     top.press(&["BTab", "e"]);
-    let screen = top.shows("Enter goes back to slotd top");
-    assert!(screen.contains(&format!("job {held} is changed")), "{screen}");
+    let screen = top.shows("Press Enter to return to slotd top");
+    assert!(screen.contains(&format!("changed job {held}")), "{screen}");
     assert_eq!(slotd.show(held, "TimeLimit"), "00:20:00");
-    is_taken(&top, false);
+    wait_fullscreen(&top, false);
     top.press(&["Enter"]);
     top.shows("JobHeldUser");
-    is_taken(&top, true);
-    // What comes of an editor that fails can be read, too.
+    wait_fullscreen(&top, true);
+    // The error of a failing editor stays visible.
     slotd.write("stop", "");
     top.press(&["e"]);
     top.shows("the editor (./editor) failed, exit status: 4: nothing was changed");
@@ -222,14 +221,14 @@ fn what_is_over_is_submitted_again_and_what_waits_is_edited() {
     top.shows(&format!("Submitted batch job {}", held + 1));
     slotd.wait_state(held + 1, "FAILED");
     top.shows("0 running  1 waiting  2 ended");
-    // Several are asked about.
+    // For several jobs there is a confirmation.
     top.press(&["*", "a"]);
     top.shows("Submit 2 jobs again? (y/n)");
     top.press(&["y"]);
     top.shows("0 running  1 waiting  4 ended");
     assert_eq!(slotd.state(held + 3), "FAILED");
-    // What waits is not over.
-    // A key that follows Esc at once is another key.
+    // Pending jobs cannot be submitted again. Wait between the keys, because a key directly after
+    // Esc would be a different key.
     top.press(&["Escape"]);
     top.hides(&format!("*{failed} "));
     top.press(&["BTab", "a"]);
@@ -237,11 +236,11 @@ fn what_is_over_is_submitted_again_and_what_waits_is_edited() {
 }
 
 #[test]
-fn keys_are_heard_while_a_terabyte_is_searched() {
+fn keys_work_while_a_terabyte_is_searched() {
     let slotd = Slotd::start();
     let job = slotd.wrap(&["-o", "long.out"], "echo it begins; exec sleep 1000");
     slotd.wait_text("long.out", "it begins");
-    // The disk has its ends alone.
+    // The file is sparse: only its ends are on disk.
     let file = std::fs::File::options().write(true).open(slotd.path("long.out")).unwrap();
     let end = 1 << 40;
     std::os::unix::fs::FileExt::write_all_at(&file, b"\nit ends\n", end).unwrap();
@@ -270,37 +269,37 @@ fn keys_are_heard_while_a_terabyte_is_searched() {
     slotd.cancel(job);
 }
 
-/// Bytes that a process has read so far.
+/// Returns the number of bytes that a process has read so far.
 fn proc_read(pid: i32) -> u64 {
     let text = std::fs::read_to_string(format!("/proc/{pid}/io")).unwrap();
     text.lines().find_map(|line| line.strip_prefix("rchar: ")).unwrap().parse().unwrap()
 }
 
 fn pid_of_top(slotd: &Slotd) -> i32 {
-    let is_it = |pid: &i32| proc::cmdline(*pid).starts_with("slotd top");
-    proc::of_directory(&slotd.base).into_iter().find(is_it).expect("it runs")
+    let is_top = |pid: &i32| proc::cmdline(*pid).starts_with("slotd top");
+    proc::of_directory(&slotd.base).into_iter().find(is_top).expect("a running slotd top")
 }
 
 #[test]
-fn it_ends_with_its_terminal() {
+fn top_exits_with_its_terminal() {
     let slotd = Slotd::start();
-    // Nobody tells it that the terminal is closed.
+    // SIGHUP is ignored, so it is not notified when the terminal is closed.
     let Some(top) = Tmux::start(&slotd, "trap '' HUP; exec slotd top") else { return };
     top.shows("RUNNING");
     let pid = pid_of_top(&slotd);
     top.run(&["kill-server"]);
-    assert!(slotd_kit::until(|| (!proc::is_alive(pid)).then_some(())).is_some(), "it runs on");
+    assert!(slotd_kit::until(|| (!proc::is_alive(pid)).then_some(())).is_some(), "it did not exit");
 }
 
 #[test]
-fn without_a_terminal_it_says_so() {
+fn top_without_a_terminal_is_an_error() {
     let slotd = Setup::default().prepare();
     let out = slotd.line("slotd top").fails(1);
     assert!(out.stderr.contains("slotd top needs a terminal"), "{out:?}");
 }
 
-/// What a terminal shows, without what is another each time: times, sizes, figures of use, bars
-/// over time.
+/// Returns the contents of a terminal with everything replaced that differs between runs: times,
+/// sizes, usage figures and bars.
 fn masked(slotd: &Slotd, user: &str, screen: &str) -> String {
     let base = slotd.base.to_str().unwrap();
     let word = |word: &str| {
@@ -322,7 +321,7 @@ fn masked(slotd: &Slotd, user: &str, screen: &str) -> String {
         }
     };
     let line = |line: &str| {
-        // How long a path is, and what so short a job used, is another each time.
+        // The length of paths and the usage of short jobs differ between runs.
         let line = match line {
             _ if line.starts_with("stdout ") && line.contains("|stderr ") => "stdout|stderr",
             _ if line.starts_with("stdout ") => "stdout",
@@ -332,7 +331,7 @@ fn masked(slotd: &Slotd, user: &str, screen: &str) -> String {
         };
         line.split_whitespace().map(word).collect::<Vec<_>>().join(" ") + "\n"
     };
-    // What a short job used over time was measured or not, and takes the place of further details.
+    // The usage of a short job may not have been sampled, and its lines displace further details.
     let further = ["   Priority=", "   JobState=", "   Requeue=", "CPUs in use:", "Memory: "];
     let screen = screen.replace(&slotd_kit::host(), "HOST").replace(base, "BASE");
     screen
@@ -342,10 +341,10 @@ fn masked(slotd: &Slotd, user: &str, screen: &str) -> String {
         .collect()
 }
 
-/// Waits until the terminal shows what was recorded. `UPDATE_EXPECT` in the environment records
-/// what it shows after a while.
+/// Waits until the terminal shows the recorded contents. If `UPDATE_EXPECT` is set, records the
+/// contents after a few seconds.
 #[track_caller]
-fn is_recorded(slotd: &Slotd, top: &Tmux, name: &str) {
+fn wait_recorded(slotd: &Slotd, top: &Tmux, name: &str) {
     let file = format!("{}/tests/recorded/top/session-{name}.txt", env!("CARGO_MANIFEST_DIR"));
     let wanted = std::fs::read_to_string(&file).unwrap_or_default();
     let patience = match std::env::var_os("UPDATE_EXPECT") {
@@ -358,7 +357,7 @@ fn is_recorded(slotd: &Slotd, top: &Tmux, name: &str) {
         last = masked(slotd, user.trim(), &top.screen());
         (last == wanted).then_some(())
     });
-    assert!(!last.is_empty() && !last.contains("over "), "it has ended:\n{last}");
+    assert!(!last.is_empty() && !last.contains("exited "), "slotd top exited:\n{last}");
     expect_test::expect_file![file].assert_eq(&last);
 }
 
@@ -395,37 +394,39 @@ fn each_list_and_page_of_a_mixed_queue() {
         tasks,
     );
     let running = || slotd.line("squeue -h -r -t R -S i -o %K").ok().stdout;
-    slotd.wait("two tasks run that stay", || {
+    slotd.wait("two tasks that keep running", || {
         (running().split_whitespace().collect::<Vec<_>>() == ["N/A", "3", "4"]).then_some(())
     });
     let wide = slotd.wrap(&["-J", "wide", "-c", "4", "-t", "10"], "true");
     slotd.wrap(&["-J", "\u{5f8c}\u{51e6}\u{7406}", "-d", &format!("afterok:{wide}")], "true");
     slotd.wrap(&["-J", "e\u{301}t\u{200b}e", "-H"], "true");
-    let Some(top) = Tmux::start(&slotd, "slotd top; echo over $?; exec sleep 1000") else { return };
-    is_recorded(&slotd, &top, "lists");
-    // Why it waits, in a sentence; its array, open.
+    let Some(top) = Tmux::start(&slotd, "slotd top; echo exited $?; exec sleep 1000") else {
+        return;
+    };
+    wait_recorded(&slotd, &top, "lists");
+    // The reason for waiting, as a sentence, and the expanded array.
     top.press(&["Tab", "j"]);
-    is_recorded(&slotd, &top, "waiting");
+    wait_recorded(&slotd, &top, "waiting");
     top.press(&["BTab", "j", "Enter"]);
-    is_recorded(&slotd, &top, "array");
+    wait_recorded(&slotd, &top, "array");
     top.press(&["k", "Enter"]);
-    is_recorded(&slotd, &top, "page");
+    wait_recorded(&slotd, &top, "page");
     top.press(&["z"]);
-    is_recorded(&slotd, &top, "output");
+    wait_recorded(&slotd, &top, "output");
     top.press(&["Escape"]);
     top.run(&["resize-window", "-x", "80", "-y", "24"]);
-    is_recorded(&slotd, &top, "80x24");
+    wait_recorded(&slotd, &top, "80x24");
     top.press(&["Tab", "Tab", "G", "Enter"]);
-    is_recorded(&slotd, &top, "ended");
+    wait_recorded(&slotd, &top, "ended");
 }
 
 #[test]
-fn colours_are_left_out_where_they_are_not_wanted() {
+fn no_color_disables_colors() {
     let slotd = Slotd::start();
     slotd.wrap(&["-J", "held", "-H"], "true");
     let failed = slotd.wrap(&["-J", "failed"], "exit 3");
     slotd.wait_state(failed, "FAILED");
-    // Of the text: 30 to 37, 90 to 97, and 38 with what follows.
+    // The codes of text colors: 30 to 37, 90 to 97, and 38 with parameters.
     let is_coloured = |top: &Tmux| {
         let text =
             String::from_utf8_lossy(&top.run(&["capture-pane", "-p", "-e"]).stdout).into_owned();

@@ -1,11 +1,11 @@
-//! What the daemon and its commands trust: directories of the user's own, that nobody else can
-//! write.
+//! The daemon and its commands use only directories that belong to the user and that nobody else
+//! can write to.
 
 use slotd_kit::{Out, Setup, Slotd, users};
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{PermissionsExt, symlink};
 
-/// A daemon that does not start.
+/// Starts a daemon and asserts that it refuses to start.
 fn refused(slotd: &Slotd) -> Out {
     slotd.run(slotd.daemon_command()).fails(1)
 }
@@ -15,14 +15,14 @@ fn a_root_that_others_can_write_is_refused() {
     let slotd = Setup::default().prepare();
     fs::set_permissions(&slotd.root, Permissions::from_mode(0o775)).unwrap();
     let out = refused(&slotd);
-    assert!(out.stderr.contains("root: others can write it (mode 0775)"), "{}", out.stderr);
+    assert!(out.stderr.contains("root: others can write to it (mode 0775)"), "{}", out.stderr);
     fs::set_permissions(&slotd.root, Permissions::from_mode(0o755)).unwrap();
     let mut slotd = slotd;
     slotd.start_daemon();
 }
 
 #[test]
-fn links_in_the_place_of_the_daemons_own_files_are_refused() {
+fn links_instead_of_the_daemon_s_own_files_are_refused() {
     let slotd = Setup::default().prepare();
     let elsewhere = slotd.base.join("elsewhere");
     fs::create_dir(&elsewhere).unwrap();
@@ -36,12 +36,12 @@ fn links_in_the_place_of_the_daemons_own_files_are_refused() {
     assert_eq!(
         fs::read_dir(&elsewhere).unwrap().count(),
         0,
-        "nothing was made where the links led"
+        "nothing was created in the target of the links"
     );
 }
 
 #[test]
-fn a_link_in_the_place_of_a_jobs_directory_is_not_followed() {
+fn a_link_instead_of_a_job_s_directory_is_not_followed() {
     let slotd = Slotd::start();
     let elsewhere = slotd.base.join("elsewhere");
     fs::create_dir(&elsewhere).unwrap();
@@ -53,7 +53,7 @@ fn a_link_in_the_place_of_a_jobs_directory_is_not_followed() {
 }
 
 #[test]
-fn the_users_own_output_may_be_a_link() {
+fn an_output_file_may_be_a_link() {
     let slotd = Slotd::start();
     fs::write(slotd.path("real"), "").unwrap();
     symlink(slotd.path("real"), slotd.path("out")).unwrap();
@@ -63,7 +63,7 @@ fn the_users_own_output_may_be_a_link() {
 }
 
 #[test]
-fn texts_without_measure_are_refused_in_words_and_others_are_served() {
+fn oversized_texts_are_refused_and_others_are_served() {
     let slotd = Slotd::start();
     let name = "x".repeat(10_000);
     let out = slotd.cmd("sbatch", &["-J", &name, "--wrap", "true"]).fails(1);
@@ -78,7 +78,7 @@ fn texts_without_measure_are_refused_in_words_and_others_are_served() {
         let out = slotd.cmd("sbatch", &["job.sh"]).fails(1);
         assert!(out.stderr.contains(why), "{}", out.stderr);
     }
-    // An environment that no program could be started with comes from a file.
+    // An environment that is too large to start any program can only come from a file.
     let text: Vec<u8> =
         (0..100).flat_map(|n| format!("V{n}={}\0", "v".repeat(100 << 10)).into_bytes()).collect();
     fs::write(slotd.path("env"), text).unwrap();
@@ -94,8 +94,8 @@ fn root_sends_no_script_and_no_environment_to_another_users_daemon() {
     let Some(user) = users::nobody() else { return };
     slotd.write("job.sh", "#!/bin/sh\necho \"$SECRET\"\n");
     slotd.start_daemon_as(&user);
-    let said = format!(
-        "belongs to user {0}: no script and no environment was sent to it\n  hint: use --uid={0} or SLOTD_UID={0} to submit",
+    let wanted = format!(
+        "belongs to user {0}: no script or environment was sent to it\n  hint: use --uid={0} or SLOTD_UID={0} to submit",
         user.name
     );
     let submissions: [(&str, &[&str]); 7] = [
@@ -110,25 +110,25 @@ fn root_sends_no_script_and_no_environment_to_another_users_daemon() {
     for (command, words) in submissions {
         let out = slotd.cmd(command, words);
         assert_ne!(out.code, 0, "{command} {words:?}");
-        assert!(out.stderr.contains(&said), "{command} {words:?}: {}", out.stderr);
+        assert!(out.stderr.contains(&wanted), "{command} {words:?}: {}", out.stderr);
     }
     let mut many = slotd.command("slotd");
     many.arg("submit");
     let out = slotd.feed(many, "{\"wrap\": \"true\"}\n");
-    assert!(out.code != 0 && out.stderr.contains(&said), "{}", out.stderr);
+    assert!(out.code != 0 && out.stderr.contains(&wanted), "{}", out.stderr);
     assert_eq!(slotd.cmd("squeue", &["-h", "-t", "all"]).ok().stdout, "", "nothing was submitted");
-    // A copy of a work tree would be made where the user can put a link.
+    // A copy of a work tree would be created where the user could place a link.
     slotd.sh("git init -q tree && echo text >tree/file").ok();
     for words in ["", "--uid=nobody"] {
         let out = slotd.sh(&format!("cd tree && sbatch {words} --snapshot --wrap true")).fails(1);
         assert!(
-            out.stderr.contains("/lib/snapshots, and the daemon there runs as user nobody"),
+            out.stderr.contains("/lib/snapshots, but the daemon there runs as user nobody"),
             "{}",
             out.stderr
         );
     }
     assert!(!slotd.root.join("lib/snapshots").exists());
-    // With the user's name it is for that user, and no other.
+    // With --uid, root submits as that user.
     let uid = format!("--uid={}", user.name);
     let job = slotd
         .cmd(
@@ -149,14 +149,14 @@ fn root_sends_no_script_and_no_environment_to_another_users_daemon() {
     let mut by_setting = slotd.command("sbatch");
     by_setting.env("SLOTD_UID", user.uid.to_string()).args(["--parsable", "-H", "--wrap", "true"]);
     let second = slotd.run(by_setting).ok();
-    assert!(slotd.cmd("sbatch", &["--uid=1", "--wrap", "true"]).fails(1).stderr.contains(&said));
-    // Jobs that go together are looked at one by one.
+    assert!(slotd.cmd("sbatch", &["--uid=1", "--wrap", "true"]).fails(1).stderr.contains(&wanted));
+    // Jobs of one call are checked individually.
     let jobs = format!("{{\"wrap\":\"true\",\"options\":[\"{uid}\"]}}\n{{\"wrap\":\"secret\"}}\n");
     slotd.write("both.jsonl", jobs);
     let out = slotd.sh("slotd submit <both.jsonl");
     assert!(
         out.code != 0
-            && format!("{}{}", out.stdout, out.stderr).contains("no script and no environment"),
+            && format!("{}{}", out.stdout, out.stderr).contains("no script or environment"),
         "{out:?}"
     );
     assert_eq!(slotd.cmd("squeue", &["-h", "-t", "all", "-o", "%i"]).ok().lines().len(), 2);
@@ -167,14 +167,13 @@ fn root_sends_no_script_and_no_environment_to_another_users_daemon() {
         "sbatch: error: Invalid --uid specification\n",
     );
     let words = ["--uid=0", "--wrap", "true"];
-    let stranger = slotd.cmd_as(&user, "sbatch", &words).fails(255);
-    assert_eq!(stranger.stderr, "sbatch: error: --uid only permitted by root user\n");
-    // A step in a job that runs is a command with an environment, too.
+    let other_user = slotd.cmd_as(&user, "sbatch", &words).fails(255);
+    assert_eq!(other_user.stderr, "sbatch: error: --uid only permitted by root user\n");
+    // A step in a running job is also a command with an environment.
     let step = slotd.cmd("srun", &["--overlap", "--jobid", &job.to_string(), "true"]);
-    assert!(step.code != 0 && step.stderr.contains(&said), "{}", step.stderr);
+    assert!(step.code != 0 && step.stderr.contains(&wanted), "{}", step.stderr);
     slotd.cmd("srun", &["--overlap", &uid, "--jobid", &job.to_string(), "true"]).ok();
-    // Neither does the manager of the user's steps get a command of root, nor a place for root's
-    // own files.
+    // The user's step manager also gets no commands and no files of root.
     let within = format!("SLURM_JOB_ID={job}");
     slotd.wait("the manager", || {
         (slotd.sh(&format!("sjobmgr status --jobid {job}")).code == 0).then_some(())
@@ -189,7 +188,7 @@ fn root_sends_no_script_and_no_environment_to_another_users_daemon() {
     let ran = slotd.sh(&format!("{within} sjobmgr run steps")).fails(1);
     assert!(ran.stderr.contains(&format!("it belongs to user {}", user.uid)), "{}", ran.stderr);
     assert!(!slotd.exists("ran"));
-    // Root looks at the queue and steers it.
+    // Root can view and control the queue.
     assert_eq!(slotd.cmd("squeue", &["-h", "-o", "%i"]).ok().lines().len(), 2);
     slotd.cmd("scontrol", &["update", &format!("JobId={}", second.text()), "JobName=renamed"]).ok();
     slotd.cmd("scancel", &[second.text(), &job.to_string()]).ok();
@@ -197,24 +196,24 @@ fn root_sends_no_script_and_no_environment_to_another_users_daemon() {
 }
 
 #[test]
-fn doctor_does_not_have_root_take_over_the_root_of_a_user() {
+fn doctor_does_not_suggest_that_root_take_over_a_user_s_directory() {
     let slotd = Setup::default().prepare();
     let Some(user) = users::nobody() else { return };
     users::give(&slotd.root, &user);
     let doctor = slotd.cmd("slotd", &["doctor"]).fails(1).stdout;
     let owned = format!("belongs to user {}, ", user.uid);
-    let mend = format!("mend: run this as user {0} (sudo -u {0} slotd doctor)", user.name);
-    assert!(doctor.contains(&owned) && doctor.contains(&mend), "{doctor}");
+    let fix = format!("fix: run this as user {0} (sudo -u {0} slotd doctor)", user.name);
+    assert!(doctor.contains(&owned) && doctor.contains(&fix), "{doctor}");
     assert!(!doctor.contains("chown") && !doctor.contains("chmod"), "{doctor}");
-    // One's own is closed to others.
+    // For root's own directory, doctor suggests chmod.
     let slotd = Setup::default().prepare();
     fs::set_permissions(&slotd.root, Permissions::from_mode(0o777)).unwrap();
     let doctor = slotd.cmd("slotd", &["doctor"]).fails(1).stdout;
-    assert!(doctor.contains(&format!("mend: chmod 700 {}\n", slotd.root.display())), "{doctor}");
+    assert!(doctor.contains(&format!("fix: chmod 700 {}\n", slotd.root.display())), "{doctor}");
 }
 
 #[test]
-fn root_stops_no_process_that_another_user_chooses() {
+fn root_stops_no_process_that_another_user_chose() {
     let mut slotd = Setup::default().prepare();
     let Some(user) = users::nobody() else { return };
     let mut other = Slotd::start();
@@ -234,7 +233,7 @@ fn root_stops_no_process_that_another_user_chooses() {
             fs::rename(slotd.path("lock"), &lock).unwrap();
         }
     }
-    // Nor is a process found by the link that is not the daemon's.
+    // A process that is not the daemon is not found through the link either.
     fs::remove_file(&lock).unwrap();
     symlink(other.root.join("run/slotd.lock"), &lock).unwrap();
     let status = slotd.cmd("slotd", &["daemon", "status"]);
@@ -242,7 +241,7 @@ fn root_stops_no_process_that_another_user_chooses() {
 }
 
 #[test]
-fn a_run_for_a_user_says_which_directory_that_user_may_not_enter() {
+fn run_as_another_user_names_the_inaccessible_directory() {
     let mut slotd = Setup::default().prepare();
     let Some(user) = users::nobody() else { return };
     slotd.start_daemon_as(&user);
@@ -256,16 +255,16 @@ fn a_run_for_a_user_says_which_directory_that_user_may_not_enter() {
     };
     let out = run(&closed, &["--", "true"]);
     let hint = format!(
-        "  hint: it runs as user {0}: with -D, name a directory that {0} may enter and write\n",
+        "  hint: it runs as user {0}: use -D with a directory that {0} can enter and write to\n",
         user.name
     );
-    let said = format!(
+    let wanted = format!(
         "slotd: error: job 1 could not be started: could not enter the working directory {}: Permission denied\n{hint}",
         closed.display()
     );
     assert_ne!(out.code, 0);
-    assert!(out.stderr.ends_with(&said), "{}", out.stderr);
-    // One that may be entered and not written.
+    assert!(out.stderr.ends_with(&wanted), "{}", out.stderr);
+    // A directory that can be entered but not written to.
     fs::set_permissions(&closed, Permissions::from_mode(0o755)).unwrap();
     let out = run(&closed, &["--", "true"]);
     assert!(

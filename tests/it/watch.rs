@@ -1,4 +1,4 @@
-//! What has changed, told to clients that keep a picture of the queue.
+//! Notifications of changes to clients that keep a copy of the queue.
 
 use serde_json::{Value, json};
 use slotd_kit::{Slotd, proc, wire};
@@ -6,15 +6,15 @@ use std::io::Write;
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
-/// A client that asks what has changed, and hears of it when it does.
+/// A client that is notified of changes.
 struct Watcher(UnixStream);
 
 impl Watcher {
-    /// One that has been told to take a picture.
+    /// Creates a client that has received its first notification, to fetch everything.
     fn of(slotd: &Slotd) -> Watcher {
         let mut watcher = Watcher(wire::connect(&slotd.root).unwrap());
         watcher.ask();
-        assert_eq!(watcher.hear(), json!({ "all": true }));
+        assert_eq!(watcher.receive(), json!({ "all": true }));
         watcher.ask();
         watcher
     }
@@ -23,16 +23,16 @@ impl Watcher {
         self.0.write_all(&wire::frame(br#""Watch""#, &[])).unwrap();
     }
 
-    fn hear(&mut self) -> Value {
-        wire::receive(&mut self.0).expect("news")["Changed"].take()
+    fn receive(&mut self) -> Value {
+        wire::receive(&mut self.0).expect("a notification")["Changed"].take()
     }
 
-    /// Hears until this job has changed. Whatever else is told meanwhile belongs to it too: one
-    /// event may be more than one decision.
+    /// Receives notifications until this job has changed. Other notifications in the meantime are
+    /// part of the same change, since one event may cause several decisions.
     #[track_caller]
-    fn hears_of(&mut self, job: u32) {
+    fn wait_job(&mut self, job: u32) {
         loop {
-            let changed = self.hear();
+            let changed = self.receive();
             self.ask();
             let jobs = changed["jobs"].as_array().cloned().unwrap_or_default();
             if jobs.contains(&json!(job)) {
@@ -42,12 +42,12 @@ impl Watcher {
         }
     }
 
-    /// Whether nothing was told for a moment.
+    /// Returns whether there is no notification for a moment.
     fn is_quiet(&mut self) -> bool {
         self.0.set_read_timeout(Some(Duration::from_millis(300))).unwrap();
-        let heard = wire::receive(&mut self.0);
+        let received = wire::receive(&mut self.0);
         self.0.set_read_timeout(Some(slotd_kit::PATIENCE)).unwrap();
-        match heard {
+        match received {
             Ok(_) => {
                 self.ask();
                 false
@@ -56,37 +56,37 @@ impl Watcher {
         }
     }
 
-    /// What a job left to tell has been told.
+    /// Waits until there are no more notifications.
     fn settle(&mut self, slotd: &Slotd) {
-        slotd.wait("nothing more is told", || self.is_quiet().then_some(()));
+        slotd.wait("the end of notifications", || self.is_quiet().then_some(()));
     }
 }
 
 #[test]
-fn each_thing_that_happens_to_a_job_is_told_and_nothing_else() {
+fn clients_are_notified_of_every_change_of_a_job_and_nothing_else() {
     let slotd = Slotd::start();
     let mut watcher = Watcher::of(&slotd);
     let job = slotd.wrap(&["-H"], "exec sleep 1000");
-    watcher.hears_of(job);
+    watcher.wait_job(job);
     watcher.settle(&slotd);
-    for (act, state) in [
+    for (command, state) in [
         (format!("scontrol update jobid={job} comment=x"), "PENDING"),
         (format!("scontrol release {job}"), "RUNNING"),
         (format!("scontrol suspend {job}"), "SUSPENDED"),
         (format!("scontrol resume {job}"), "RUNNING"),
         (format!("scancel {job}"), "CANCELLED"),
     ] {
-        slotd.line(&act).ok();
-        watcher.hears_of(job);
+        slotd.line(&command).ok();
+        watcher.wait_job(job);
         slotd.wait_state(job, state);
         watcher.settle(&slotd);
     }
     slotd
         .line(&format!("scontrol update nodename={} state=drain reason=rest", slotd_kit::host()))
         .ok();
-    // A last word about the job may come late.
+    // A last notification about the job may arrive late.
     let of_node = loop {
-        let changed = watcher.hear();
+        let changed = watcher.receive();
         if changed["node"] == true {
             break changed;
         }
@@ -96,56 +96,56 @@ fn each_thing_that_happens_to_a_job_is_told_and_nothing_else() {
 }
 
 #[test]
-fn an_idle_queue_tells_nothing_and_wakes_nobody() {
+fn an_idle_queue_sends_no_notifications() {
     let slotd = Slotd::start();
     let mut watcher = Watcher::of(&slotd);
     watcher.settle(&slotd);
     let pid = slotd.daemon_pid();
-    slotd.wait("the daemon rests", || {
+    slotd.wait("an idle daemon", || {
         let before = proc::wakeups(pid);
         (watcher.is_quiet() && proc::wakeups(pid) == before).then_some(())
     });
 }
 
 #[test]
-fn a_client_that_asks_late_is_told_all_of_it_in_one_message() {
+fn a_late_client_gets_all_changes_in_one_message() {
     let slotd = Slotd::start();
     let mut slow = Watcher(wire::connect(&slotd.root).unwrap());
     slow.ask();
-    slow.hear();
+    slow.receive();
     let jobs: Vec<u32> = (0..5).map(|_| slotd.wrap(&["-H"], "true")).collect();
     slow.ask();
-    assert_eq!(slow.hear(), json!({ "jobs": jobs, "queue": true }));
-    // More than anybody wants to be told by name.
+    assert_eq!(slow.receive(), json!({ "jobs": jobs, "queue": true }));
+    // Too many changes to list individually.
     let array = slotd.wrap(&["-H", "-a", "0-1199"], "true");
     let tasks: Vec<String> = (0..1199).map(|task| format!("{array}_{task}")).collect();
     slotd.cmd("scancel", &tasks).ok();
     slow.ask();
-    assert_eq!(slow.hear(), json!({ "all": true }));
+    assert_eq!(slow.receive(), json!({ "all": true }));
 }
 
 #[test]
-fn a_client_that_never_reads_holds_nobody_up() {
+fn a_watcher_that_never_reads_blocks_nobody() {
     let slotd = Slotd::start();
-    let mut deaf = Watcher::of(&slotd);
-    // It asks again and again, and leaves the answers where they are.
+    let mut unread = Watcher::of(&slotd);
+    // It sends requests repeatedly without reading the responses.
     for _ in 0..100 {
-        deaf.ask();
+        unread.ask();
     }
     let mut other = Watcher::of(&slotd);
     for _ in 0..20 {
         let job = slotd.wrap(&[], "true");
-        other.hears_of(job);
+        other.wait_job(job);
         slotd.wait_state(job, "COMPLETED");
     }
 }
 
 #[test]
-fn a_new_daemon_tells_its_watchers_to_look_at_all() {
+fn watchers_of_a_new_daemon_fetch_everything() {
     let mut slotd = Slotd::start();
     let mut watcher = Watcher::of(&slotd);
     slotd.kill9();
-    assert!(wire::receive(&mut watcher.0).is_err(), "the connection ends with the daemon");
+    assert!(wire::receive(&mut watcher.0).is_err(), "the connection must end with the daemon");
     slotd.start_daemon();
     Watcher::of(&slotd);
 }

@@ -1,5 +1,5 @@
-//! `slotd web`: who is let in, what is told, what is done. What a browser makes of it is looked at
-//! in tests/web.
+//! `slotd web`: authentication, queries, events and actions over HTTP. `tests/web` tests the page
+//! in a browser.
 
 use serde_json::{Value, json};
 use slotd_kit::{PATIENCE, Running, Slotd, proc};
@@ -9,7 +9,7 @@ use std::net::TcpStream;
 /// A server with a session.
 struct Web {
     running: Running,
-    /// Host and port.
+    /// The host and port.
     at: String,
     token: String,
     cookie: String,
@@ -39,7 +39,7 @@ impl Answer {
 }
 
 impl Web {
-    /// One whose address was not opened yet.
+    /// Starts a server without opening its URL.
     #[track_caller]
     fn unopened(slotd: &Slotd) -> Web {
         let mut command = slotd.command("slotd");
@@ -81,12 +81,12 @@ impl Web {
             text +=
                 &format!("Content-Type: application/json\r\nContent-Length: {}\r\n", body.len());
         }
-        // A server that refuses does not read all of it.
+        // Fails if the server refuses the request before it has read it all.
         drop(socket.write_all(format!("{text}\r\n{body}").as_bytes()));
         socket
     }
 
-    /// Exactly this, on a connection of its own.
+    /// Sends a request as it is, on its own connection.
     fn ask(&self, line: &str, headers: &[(&str, &str)], body: &str) -> Answer {
         let headers: Vec<_> = headers.iter().copied().chain([("Connection", "close")]).collect();
         let mut socket = self.connect(line, &headers, body);
@@ -101,7 +101,7 @@ impl Web {
         Answer { status, head, body: bytes.split_off(end + 4) }
     }
 
-    /// What the page would send.
+    /// Returns the headers that the page would send.
     fn own(&self) -> [(&str, &str); 4] {
         [
             ("Host", &self.at),
@@ -119,24 +119,24 @@ impl Web {
         self.ask(&format!("POST {path} HTTP/1.1"), &self.own(), &body.to_string())
     }
 
+    /// Returns the queue that a new browser receives.
+    #[track_caller]
     fn queue(&self) -> Value {
-        let answer = self.get("/api/queue");
-        assert_eq!(answer.status, 200, "{answer:?}");
-        answer.json()
+        self.events("/api/events").queue()
     }
 
     fn events(&self, path: &str) -> Events {
         let socket = self.connect(&format!("GET {path} HTTP/1.1"), &self.own(), "");
-        socket.set_read_timeout(Some(PATIENCE)).expect("a time-out above zero");
+        socket.set_read_timeout(Some(PATIENCE)).expect("a positive timeout");
         Events(BufReader::new(socket))
     }
 }
 
-/// A stream of events, with the headers and the sizes of its chunks read over.
+/// A stream of events. The headers and the sizes of its chunks are skipped.
 struct Events(BufReader<TcpStream>);
 
 impl Events {
-    /// `None`: it has ended.
+    /// Returns the next event; `None` if the stream has ended.
     #[track_caller]
     fn next(&mut self) -> Option<Value> {
         loop {
@@ -165,15 +165,82 @@ impl Events {
         }
         panic!("the stream has ended");
     }
+
+    /// Returns the whole queue, with its rows in the lists of the page.
+    #[track_caller]
+    fn queue(&mut self) -> Value {
+        listed(&self.until(is_whole))
+    }
+
+    /// Applies events to a queue, as the page does, until it is as expected.
+    #[track_caller]
+    fn apply(&mut self, queue: &mut Value, is_it: impl Fn(&Value) -> bool) {
+        while !is_it(queue) {
+            let event = self.until(|event| event["event"] != "daemon");
+            if is_whole(&event) {
+                *queue = json!({});
+            }
+            merge(queue, &event["queue"]);
+        }
+    }
 }
 
-/// Whether it tells that this job has changed.
+fn is_whole(event: &Value) -> bool {
+    event["event"] == "whole"
+}
+
+/// Applies a JSON merge patch.
+fn merge(value: &mut Value, patch: &Value) {
+    let Some(patch) = patch.as_object() else {
+        *value = patch.clone();
+        return;
+    };
+    if !value.is_object() {
+        *value = json!({});
+    }
+    let fields = value.as_object_mut().unwrap();
+    for (name, new) in patch {
+        if new.is_null() {
+            fields.remove(name);
+        } else {
+            merge(fields.entry(name).or_insert(Value::Null), new);
+        }
+    }
+}
+
+fn listed(whole: &Value) -> Value {
+    let mut queue = whole["queue"].clone();
+    queue["now"] = whole["now"].clone();
+    let mut rows: Vec<Value> = queue["rows"].as_object().unwrap().values().cloned().collect();
+    rows.sort_by_key(|row| {
+        let number = |name: &str| row[name].as_i64().unwrap();
+        (row["later"].as_bool(), -number("priority"), number("id"))
+    });
+    let is_in = |row: &Value, list: &str| match row["state"].as_str().unwrap() {
+        "PENDING" => list == "waiting",
+        "RUNNING" | "SUSPENDED" | "COMPLETING" => list == "running",
+        _ => list == "ended",
+    };
+    for list in ["running", "waiting", "ended"] {
+        queue[list] = rows.iter().filter(|row| is_in(row, list)).cloned().collect();
+    }
+    queue
+}
+
+/// Returns whether an event changes the row of this job.
 fn names(event: &Value, job: u32) -> bool {
-    event["jobs"].as_array().is_some_and(|jobs| jobs.contains(&json!(job)))
+    event["queue"]["rows"].get(job.to_string()).is_some()
 }
 
-fn rows(picture: &Value, kind: &str) -> Vec<String> {
-    picture[kind]
+/// Returns the records that an event changes.
+fn named(event: &Value) -> Vec<&str> {
+    event["queue"]["rows"]
+        .as_object()
+        .map_or_else(Vec::new, |rows| rows.keys().map(String::as_str).collect())
+}
+
+fn rows(queue: &Value, list: &str) -> Vec<String> {
+    queue[list]
         .as_array()
         .unwrap()
         .iter()
@@ -182,7 +249,7 @@ fn rows(picture: &Value, kind: &str) -> Vec<String> {
 }
 
 #[test]
-fn the_address_opens_the_page_once() {
+fn the_url_works_once() {
     let slotd = Slotd::start();
     let web = Web::unopened(&slotd);
     assert!(web.at.starts_with("127.0.0.1:"), "{}", web.at);
@@ -197,11 +264,11 @@ fn the_address_opens_the_page_once() {
         policy.starts_with("default-src 'none'; script-src 'self';") && !policy.contains("unsafe"),
         "{policy}"
     );
-    assert_eq!(web.open(&web.token).status, 401, "the token is used up");
+    assert_eq!(web.open(&web.token).status, 401, "the token was used");
     let session = cookie.split(';').next().unwrap();
     let again = web.ask("GET / HTTP/1.1", &[("Host", &web.at), ("Cookie", session)], "");
     assert_eq!(again.status, 200, "a reload");
-    assert!(again.text().contains("name=\"key\" content=\"\""), "the key is told once");
+    assert!(again.text().contains("name=\"key\" content=\"\""), "the key is sent once");
     for file in ["app.js", "app.css", "job.js"] {
         let line = format!("GET /page/{file} HTTP/1.1");
         assert_eq!(
@@ -214,16 +281,16 @@ fn the_address_opens_the_page_once() {
 }
 
 #[test]
-fn a_job_and_the_host_have_plots_of_what_was_used() {
+fn a_job_and_the_host_have_usage_plots() {
     let slotd = Slotd::start();
     let job = slotd.begun(&["-c", "2", "--mem", "100M"], "go", "exit 0");
     let web = Web::start(&slotd);
-    // The first look may be at a script that is about to be started.
+    // The first sample may precede the start of the script.
     let plots = |path: &str| {
         let has_memory = |used: &Value| {
             used["memory"].as_array().unwrap().iter().any(|b| b.as_f64() > Some(0.0))
         };
-        slotd.wait("its memory", || Some(web.get(path).json()).filter(has_memory))
+        slotd.wait("its memory usage", || Some(web.get(path).json()).filter(has_memory))
     };
     let used = plots(&format!("/api/job/{job}/series"));
     assert_eq!((&used["all_cpus"], &used["all_memory"]), (&json!(2), &json!(100 << 20)));
@@ -236,7 +303,7 @@ fn a_job_and_the_host_have_plots_of_what_was_used() {
     let has_end = |host: &Value| {
         host["charts"][0]["values"].as_array().is_some_and(|v| v.last() != Some(&Value::Null))
     };
-    let host = slotd.wait("what the host used", || Some(charts(60)).filter(has_end));
+    let host = slotd.wait("the host usage", || Some(charts(60)).filter(has_end));
     let names: Vec<&str> =
         host["charts"].as_array().unwrap().iter().filter_map(|one| one["name"].as_str()).collect();
     assert!(names.starts_with(&["CPUs", "Memory"]) && names.contains(&"Load"), "{names:?}");
@@ -257,19 +324,19 @@ fn a_job_and_the_host_have_plots_of_what_was_used() {
 }
 
 #[test]
-fn only_loopback_is_listened_at() {
+fn only_loopback_addresses_are_accepted() {
     let slotd = Slotd::start();
     for address in ["0.0.0.0", "192.168.0.1", "[::]", "localhost"] {
         let out = slotd.cmd("slotd", &["web", "--listen", address]).fails(2);
         assert!(
-            out.stderr.starts_with(&format!("slotd: error: --listen {address}: this is no ")),
+            out.stderr.starts_with(&format!("slotd: error: --listen {address}: not a")),
             "{out:?}"
         );
     }
 }
 
 #[test]
-fn without_a_daemon_there_is_no_page() {
+fn web_needs_a_daemon() {
     let mut slotd = Slotd::start();
     slotd.stop();
     let out = slotd.cmd("slotd", &["web"]).fails(1);
@@ -277,7 +344,7 @@ fn without_a_daemon_there_is_no_page() {
 }
 
 #[test]
-fn foreign_names_sites_and_origins_are_refused_and_so_is_who_lacks_cookie_or_key() {
+fn a_foreign_host_or_origin_or_a_missing_cookie_or_key_is_refused() {
     let slotd = Slotd::start();
     let job = slotd.submit(&["-H", "--wrap", "true"]);
     let web = Web::start(&slotd);
@@ -299,12 +366,13 @@ fn foreign_names_sites_and_origins_are_refused_and_so_is_who_lacks_cookie_or_key
         (but("X-Slotd-Key", None), 403),
         (but("X-Slotd-Key", Some("0")), 403),
     ] {
-        // The same path is written in many ways.
+        // Paths can be percent-encoded.
         for (line, body) in [
             ("POST /api/act HTTP/1.1", cancel.as_str()),
             ("POST /%61pi/act HTTP/1.1", cancel.as_str()),
-            ("GET /api/queue HTTP/1.1", ""),
-            ("GET /a%70i/queue HTTP/1.1", ""),
+            ("GET /api/events HTTP/1.1", ""),
+            ("GET /api/history HTTP/1.1", ""),
+            ("GET /a%70i/history HTTP/1.1", ""),
         ] {
             let answer = web.ask(line, &headers, body);
             assert_eq!(answer.status, status, "{line} {headers:?}: {answer:?}");
@@ -317,8 +385,8 @@ fn foreign_names_sites_and_origins_are_refused_and_so_is_who_lacks_cookie_or_key
         &[("Host", &web.at), ("Origin", "http://evil.example")],
         "",
     );
-    assert_eq!(asked_before.status, 403, "what a browser asks before it sends a header of its own");
-    // A tunnel has another port, and a browser says whose page it is.
+    assert_eq!(asked_before.status, 403, "a preflight request");
+    // Through a tunnel, the port differs, and the browser sends the origin of the page.
     let host = format!("localhost:{port}");
     let origin = format!("http://{host}");
     let mut tunnel = but("Host", None);
@@ -328,22 +396,22 @@ fn foreign_names_sites_and_origins_are_refused_and_so_is_who_lacks_cookie_or_key
 }
 
 #[test]
-fn half_open_connections_do_not_keep_the_page_waiting() {
+fn half_open_connections_do_not_block_the_page() {
     const CONNECTIONS: usize = 200;
     let slotd = Slotd::start();
     let web = Web::start(&slotd);
     let half = || {
         let mut socket = TcpStream::connect(&web.at).unwrap();
-        // The server may have closed it already.
+        // Fails if the server has closed the connection.
         drop(
-            socket.write_all(format!("GET /api/queue HTTP/1.1\r\nHost: {}\r\n", web.at).as_bytes()),
+            socket
+                .write_all(format!("GET /api/history HTTP/1.1\r\nHost: {}\r\n", web.at).as_bytes()),
         );
         socket
     };
     let half_open: Vec<TcpStream> = (0..CONNECTIONS).map(|_| half()).collect();
-    assert_eq!(web.get("/api/queue").status, 200);
-    // Without a limit each of them would keep its place until the server answers 408 for the
-    // missing rest.
+    assert_eq!(web.get("/api/history").status, 200);
+    // Without the limit, each of them would stay open until the server answers 408.
     let unanswered = half_open.into_iter().filter(|mut socket| {
         let mut answer = Vec::new();
         drop(socket.read_to_end(&mut answer));
@@ -353,7 +421,7 @@ fn half_open_connections_do_not_keep_the_page_waiting() {
 }
 
 #[test]
-fn a_connection_that_does_not_authenticate_is_closed_and_one_that_does_is_kept() {
+fn only_authenticated_connections_are_kept_alive() {
     let slotd = Slotd::start();
     let web = Web::start(&slotd);
     let ask = |socket: &mut TcpStream, cookie: &str| {
@@ -364,13 +432,13 @@ fn a_connection_that_does_not_authenticate_is_closed_and_one_that_does_is_kept()
     let mut stranger = TcpStream::connect(&web.at).unwrap();
     ask(&mut stranger, "slotd=x");
     let mut answer = String::new();
-    // To its end: the server closes it.
+    // Reads to the end, as the server closes the connection.
     drop(stranger.read_to_string(&mut answer));
     assert!(
         answer.starts_with("HTTP/1.1 401 ") && answer.to_lowercase().contains("connection: close"),
         "{answer}"
     );
-    // Strangers come and go, and connections that have authenticated stay.
+    // An authenticated connection survives many unauthenticated ones.
     let mut own = TcpStream::connect(&web.at).unwrap();
     let mut reader = BufReader::new(own.try_clone().unwrap());
     for round in 0..2 {
@@ -396,7 +464,7 @@ fn a_connection_that_does_not_authenticate_is_closed_and_one_that_does_is_kept()
 }
 
 #[test]
-fn there_is_no_path_to_a_file_and_no_way_round_the_names_of_jobs() {
+fn requests_cannot_name_other_files_or_commands() {
     let slotd = Slotd::start();
     let job = slotd.submit(&["-H", "--wrap", "true"]);
     let web = Web::start(&slotd);
@@ -435,7 +503,7 @@ fn there_is_no_path_to_a_file_and_no_way_round_the_names_of_jobs() {
 }
 
 #[test]
-fn a_body_that_is_too_long_is_not_taken() {
+fn a_long_request_body_is_refused() {
     let slotd = Slotd::start();
     let web = Web::start(&slotd);
     let script = "x".repeat(5 << 20);
@@ -445,7 +513,7 @@ fn a_body_that_is_too_long_is_not_taken() {
 }
 
 #[test]
-fn the_queue_is_shown_as_it_is() {
+fn the_queue_lists_running_pending_and_ended_jobs() {
     let slotd = Slotd::setup().set("SLOTD_CPUS", 2).start();
     let web = Web::start(&slotd);
     let done = slotd.submit(&["--wrap", "exit 3"]);
@@ -458,7 +526,7 @@ fn the_queue_is_shown_as_it_is() {
     assert_eq!(rows(&queue, "waiting"), [waits.to_string(), format!("{array}_[1-9]")]);
     assert_eq!(rows(&queue, "ended"), [done.to_string()]);
     let (first, ended) = (&queue["waiting"][0], &queue["ended"][0]);
-    assert_eq!(first["name"], "<img src=x onerror=alert(1)>", "text stays text");
+    assert_eq!(first["name"], "<img src=x onerror=alert(1)>", "the name is not escaped");
     assert!(first["why"].as_str().unwrap().contains(&format!("job {runs}")), "{first}");
     assert!(first["expected"].as_i64() > queue["now"].as_i64(), "{first}");
     assert_eq!((&ended["state"], &ended["exit"]), (&json!("FAILED"), &json!("3:0")));
@@ -468,7 +536,7 @@ fn the_queue_is_shown_as_it_is() {
         queue["arrays"][array.to_string()],
         json!({ "total": 9, "waiting": 9, "running": 0 })
     );
-    let few = web.get("/api/queue?rows=1").json();
+    let few = Web::start(&slotd).events("/api/events?rows=1").queue();
     assert_eq!((few["waiting"].as_array().unwrap().len(), &few["waiting_count"]), (1, &json!(2)));
     let whole = web.get(&format!("/api/job/{array}_3")).json();
     assert_eq!(whole["job"]["array"], array);
@@ -477,7 +545,7 @@ fn the_queue_is_shown_as_it_is() {
 }
 
 #[test]
-fn history_is_searched_by_the_words_of_sacct() {
+fn history_is_searched_with_sacct_options() {
     let slotd = Slotd::start();
     let web = Web::start(&slotd);
     let (good, bad) = (
@@ -503,23 +571,23 @@ fn history_is_searched_by_the_words_of_sacct() {
 }
 
 #[test]
-fn history_shows_how_far_an_array_is_that_still_has_tasks() {
+fn history_shows_the_progress_of_unfinished_arrays() {
     let slotd = Slotd::start();
     let web = Web::start(&slotd);
     let script = format!("test $SLURM_ARRAY_TASK_ID -le 2 || {}", slotd.gate("go"));
     let array = slotd.wrap(&["-a", "1-40%4", "-c", "1"], &script);
     let find = || web.get("/api/history").json();
-    // The first two are over, four run and the others wait.
+    // Two tasks have ended, four are running and the others are pending.
     let middle = json!({ "total": 40, "waiting": 34, "running": 4 });
-    slotd.wait("four tasks beside the two", || {
+    slotd.wait("four running tasks", || {
         (find()["arrays"][array.to_string()] == middle).then_some(())
     });
     slotd.cancel(array);
-    slotd.wait("the end of all", || (find()["arrays"] == json!({})).then_some(()));
+    slotd.wait("the end of all tasks", || (find()["arrays"] == json!({})).then_some(()));
 }
 
 #[test]
-fn a_script_and_the_options_of_sbatch_are_submitted_as_sbatch_does() {
+fn a_script_is_submitted_with_sbatch_options() {
     let slotd = Slotd::start();
     let web = Web::start(&slotd);
     let script = "#!/bin/sh\n#SBATCH --comment=seen\necho $SLURM_JOB_NAME \"$@\"\n";
@@ -533,9 +601,19 @@ fn a_script_and_the_options_of_sbatch_are_submitted_as_sbatch_does() {
     assert_eq!(slotd.read("out"), "a b\n");
     assert_eq!(slotd.sacct(job, "comment"), "seen");
     assert_eq!(web.get(&format!("/api/job/{job}/script")).text(), script);
-    let refused = web.post("/api/submit", &json!({ "options": ["--nonsense"], "script": script }));
-    assert_eq!(refused.status, 422, "{refused:?}");
-    assert!(refused.text().contains("nonsense"), "in the words of sbatch: {refused:?}");
+    slotd.write("other.sh", "#!/bin/sh\n");
+    for (options, why) in [
+        (&["--nonsense"][..], "nonsense"),
+        (&["-c", "1", "other.sh"], "other.sh: not an option"),
+        (&["--wrap=true"], "--wrap"),
+        (&["--help"], "--help"),
+        (&["-W"], "--wait"),
+    ] {
+        let refused = web.post("/api/submit", &json!({ "options": options, "script": script }));
+        assert_eq!(refused.status, 422, "{refused:?}");
+        assert!(refused.text().contains(why), "{refused:?}");
+    }
+    assert_eq!(slotd.line("squeue -h").ok().text(), "");
 }
 
 #[test]
@@ -565,7 +643,7 @@ fn jobs_are_held_released_requeued_and_cancelled() {
 }
 
 #[test]
-fn a_job_that_is_over_is_submitted_once_more() {
+fn an_ended_job_is_resubmitted() {
     let slotd = Slotd::start();
     let web = Web::start(&slotd);
     let failed = slotd.wrap(&["-J", "again"], "exit 3");
@@ -587,11 +665,11 @@ fn a_job_that_is_over_is_submitted_once_more() {
     let waits = slotd.submit(&["-H", "--wrap", "true"]);
     let refused = retry(waits);
     assert_eq!(refused.status, 422, "{refused:?}");
-    assert!(refused.text().contains("only what is over is submitted again"), "{refused:?}");
+    assert!(refused.text().contains("only ended jobs can be resubmitted"), "{refused:?}");
 }
 
 #[test]
-fn a_job_that_waits_is_edited_as_it_was_shown_or_not_at_all() {
+fn a_pending_job_is_edited_unless_it_changed_in_the_meantime() {
     let slotd = Slotd::start();
     let web = Web::start(&slotd);
     let job = slotd.script(&["-H", "-t", "10"], "#!/bin/sh\necho before\n");
@@ -610,17 +688,17 @@ fn a_job_that_waits_is_edited_as_it_was_shown_or_not_at_all() {
     let done = change(&shown, &text);
     assert_eq!(
         (done.status, &done.json()["told"]),
-        (200, &json!(format!("job {job} is changed"))),
+        (200, &json!(format!("changed job {job}"))),
         "{done:?}"
     );
     assert_eq!(slotd.show(job, "TimeLimit"), "00:20:00");
     let late = change(&shown, &text.replace("00:20:00", "00:30:00"));
     assert_eq!(late.status, 422, "{late:?}");
-    assert!(late.text().contains("has been changed meanwhile"), "{late:?}");
+    assert!(late.text().contains("was changed in the meantime"), "{late:?}");
     slotd.cmd("scontrol", &["release", &job.to_string()]).ok();
     slotd.wait_end(job);
     assert_eq!(slotd.output(job), "after\n");
-    assert_eq!(web.get(&path).status, 422, "it waits no more");
+    assert_eq!(web.get(&path).status, 422, "it is no longer pending");
     assert_eq!(web.get("/api/job/--help/edit").status, 400);
     let line = format!("POST {path} HTTP/1.1");
     let body = json!({ "before": "", "text": "" }).to_string();
@@ -632,7 +710,7 @@ fn a_job_that_waits_is_edited_as_it_was_shown_or_not_at_all() {
 }
 
 #[test]
-fn why_a_job_waits_or_ended_is_told_as_slotd_why_tells_it() {
+fn job_details_include_the_output_of_slotd_why() {
     let slotd = Slotd::setup().set("SLOTD_CPUS", 2).start();
     let web = Web::start(&slotd);
     let runs = slotd.endless(&["-c", "2", "-t", "10"]);
@@ -657,7 +735,7 @@ fn why_a_job_waits_or_ended_is_told_as_slotd_why_tells_it() {
 }
 
 #[test]
-fn a_log_is_read_by_parts_and_followed() {
+fn a_log_is_read_in_parts_and_followed() {
     let slotd = Slotd::start();
     let web = Web::start(&slotd);
     let long = "seq 200000 >&2; echo begun; until [ -e more ]; do sleep 0.05; done; echo more; until [ -e end ]; do sleep 0.05; done";
@@ -679,7 +757,7 @@ fn a_log_is_read_by_parts_and_followed() {
         Some(format!("bytes {}-{}/{size}", size - 14, size - 1).as_str())
     );
     assert_eq!(range("bytes=0-3", "err").text(), "1\n2\n");
-    assert_eq!(range("bytes=0-", "err").body.len(), 256 << 10, "never more than that at once");
+    assert_eq!(range("bytes=0-", "err").body.len(), 256 << 10, "the limit of a response");
     let past = range(&format!("bytes={size}-"), "err");
     assert_eq!(
         (past.status, past.header("content-range")),
@@ -689,23 +767,23 @@ fn a_log_is_read_by_parts_and_followed() {
     events.until(|event| event["out"] == 11);
     assert_eq!(range("bytes=6-", "out").text(), "more\n");
     slotd.write("end", "");
-    events.until(|event| names(event, job));
+    events.until(|event| event["event"] == "changed");
     slotd.wait_end(job);
 }
 
 #[test]
-fn what_changes_is_told_as_it_changes_over_a_restart_of_the_daemon() {
+fn events_continue_after_a_daemon_restart() {
     let mut slotd = Slotd::start();
     let web = Web::start(&slotd);
     let mut events = web.events("/api/events");
     assert_eq!(events.next(), Some(json!({ "event": "daemon", "up": true })));
-    assert_eq!(events.next(), Some(json!({ "event": "changed", "all": true })));
+    assert!(events.next().is_some_and(|event| is_whole(&event)));
     let job = slotd.submit(&["-H", "--wrap", "true"]);
     events.until(|event| names(event, job));
     slotd.crash();
     events.until(|event| *event == json!({ "event": "daemon", "up": false }));
     events.until(|event| *event == json!({ "event": "daemon", "up": true }));
-    events.until(|event| event["all"] == true);
+    events.until(is_whole);
     slotd.cancel(job);
     events.until(|event| names(event, job));
     slotd.stop();
@@ -713,46 +791,143 @@ fn what_changes_is_told_as_it_changes_over_a_restart_of_the_daemon() {
     assert_eq!(
         late.next(),
         Some(json!({ "event": "daemon", "up": false })),
-        "it is told, and waited for"
+        "the stream waits for the daemon"
     );
     slotd.start_daemon();
     assert_eq!(late.next(), Some(json!({ "event": "daemon", "up": true })));
 }
 
 #[test]
-fn streams_are_bounded_and_who_does_not_read_holds_nobody_up() {
+fn streams_are_limited_and_a_slow_reader_delays_no_other() {
     let slotd = Slotd::start();
     let web = Web::start(&slotd);
     let mut oldest = web.events("/api/events");
-    oldest.until(|event| event["all"] == true);
-    // None of these reads.
+    oldest.until(is_whole);
+    // These streams are never read.
     let idle: Vec<Events> = (0..15).map(|_| web.events("/api/events")).collect();
     let mut last = web.events("/api/events");
-    // Only a stream that follows the daemon by now gets the change as an event of its own.
-    last.until(|event| event["all"] == true);
+    // Only a stream that already has the queue receives the change as a patch.
+    last.until(is_whole);
     while oldest.next().is_some() {}
     let job = slotd.submit(&["-H", "--wrap", "true"]);
-    assert_eq!(rows(&web.queue(), "waiting"), [job.to_string()]);
-    last.until(|event| event["jobs"] == json!([job]));
+    let mut queue = json!({});
+    let is_known = |queue: &Value| queue["rows"].get(job.to_string()).is_some();
+    web.events("/api/events").apply(&mut queue, is_known);
+    last.until(|event| names(event, job));
     drop((idle, last));
     let mut fresh = web.events("/api/events");
-    fresh.until(|event| event["all"] == true);
+    fresh.until(is_whole);
 }
 
 #[test]
-fn an_idle_page_wakes_nobody_up_and_ctrl_c_ends_the_server() {
+fn an_event_has_only_the_changed_fields_of_a_long_queue() {
+    const JOBS: u32 = 500;
+    let slotd = Slotd::start();
+    let array = slotd.submit(&["-H", "-a", &format!("1-{JOBS}"), "--wrap", "true"]);
+    let tasks = (1..=JOBS).map(|task| format!("{array}_{task}")).collect::<Vec<_>>().join(",");
+    // Gives each task its own record.
+    slotd.cmd("scontrol", &["update", &format!("jobid={tasks}"), "comment=own"]).ok();
+    let web = Web::start(&slotd);
+    let mut events = web.events(&format!("/api/events?rows={JOBS}"));
+    let whole = events.until(is_whole);
+    assert_eq!(named(&whole).len(), JOBS as usize);
+    let id = |task: &str| {
+        let rows = whole["queue"]["rows"].as_object().unwrap();
+        let is_it = |(_, row): &(&String, &Value)| row["target"] == task;
+        rows.iter().find(is_it).map(|(id, _)| id.clone()).unwrap()
+    };
+    for task in [1, JOBS / 2, JOBS - 1] {
+        let task = format!("{array}_{task}");
+        slotd.cmd("scontrol", &["update", &format!("jobid={task}"), "name=other"]).ok();
+        let event = events.until(|event| !named(event).is_empty());
+        assert_eq!(event["queue"]["rows"], json!({ id(&task): { "name": "other" } }), "{event}");
+        assert!(event.to_string().len() < 500, "{event}");
+    }
+    // A second browser receives the same change. One that requested too few rows does not.
+    let (mut other, mut small) = (web.events("/api/events?rows=500"), web.events("/api/events"));
+    assert_eq!(named(&other.until(is_whole)).len(), JOBS as usize);
+    small.until(is_whole);
+    slotd.cmd("scancel", &[format!("{array}_3")]).ok();
+    for stream in [&mut events, &mut other] {
+        let event = stream.until(|event| !named(event).is_empty());
+        assert_eq!(named(&event), [id(&format!("{array}_3"))], "{event}");
+    }
+}
+
+#[test]
+fn a_job_moves_between_the_lists() {
+    let slotd = Slotd::setup().set("SLOTD_CPUS", 2).start();
+    let web = Web::start(&slotd);
+    let mut events = web.events("/api/events");
+    let mut queue = json!({});
+    events.apply(&mut queue, |queue| queue["waiting_count"] == 0);
+    // A name can neither end nor forge an event.
+    let name = "<b>\"}\u{2028}data: {\"event\":\"whole\"} \\n\\n";
+    let job = slotd.begun(&["-c", "2", "-J", name], "go", "exit 0");
+    let state = |queue: &Value, job: u32| queue["rows"][job.to_string()]["state"].clone();
+    events.apply(&mut queue, |queue| state(queue, job) == "RUNNING");
+    let row = queue["rows"][job.to_string()].clone();
+    assert_eq!((&row["name"], &row["elapsed_ms"]), (&json!(name), &Value::Null));
+    assert_eq!(row["cpu_ids"].as_array().unwrap().len(), 2, "{row}");
+    let array = slotd.submit(&["-c", "2", "-a", "1-3%1", "--wrap", "sleep 1000"]);
+    events.apply(&mut queue, |queue| queue["waiting_count"] == 1);
+    assert_eq!(queue["rows"][array.to_string()]["label"], format!("{array}_[1-3%1]"));
+    assert!(queue["rows"][array.to_string()]["why"].as_str().unwrap().contains("job"), "{queue}");
+    slotd.write("go", "");
+    events.apply(&mut queue, |queue| state(queue, job) == "COMPLETED");
+    // The first task has its own record now.
+    let split = |queue: &Value| {
+        queue["arrays"][array.to_string()] == json!({ "total": 3, "waiting": 2, "running": 1 })
+    };
+    events.apply(&mut queue, split);
+    let labels = |queue: &Value| {
+        let rows = queue["rows"].as_object().unwrap().values();
+        rows.map(|row| row["label"].as_str().unwrap().to_owned())
+            .collect::<std::collections::BTreeSet<_>>()
+    };
+    let expected = [job.to_string(), format!("{array}_1"), format!("{array}_[2-3%1]")];
+    assert_eq!(labels(&queue), expected.into());
+    // A new browser receives the same queue.
+    assert_eq!(labels(&queue), labels(&web.events("/api/events").until(is_whole)["queue"]));
+    slotd.cancel(array);
+    events.apply(&mut queue, |queue| queue["arrays"].as_object().unwrap().is_empty());
+    assert_eq!(queue["waiting_count"], 0);
+}
+
+#[test]
+fn a_reconnect_or_a_daemon_restart_sends_the_whole_queue() {
+    let mut slotd = Slotd::setup().set("SLOTD_MIN_JOB_AGE", 0).start();
+    let web = Web::start(&slotd);
+    let [stays, goes] = [(); 2].map(|()| slotd.submit(&["-H", "--wrap", "true"]).to_string());
+    let mut events = web.events("/api/events");
+    assert_eq!(rows(&events.queue(), "waiting"), [stays.as_str(), &goes]);
+    drop(events);
+    slotd.cmd("scancel", &[&goes]).ok();
+    let mut events = web.events("/api/events");
+    let mut queue = json!({});
+    let is_left = |queue: &Value| queue["waiting_count"] == 1;
+    events.apply(&mut queue, is_left);
+    assert_ne!(queue["rows"][&goes]["state"], "PENDING");
+    slotd.crash();
+    events.until(|event| *event == json!({ "event": "daemon", "up": false }));
+    assert_eq!(events.next(), Some(json!({ "event": "daemon", "up": true })));
+    assert_eq!(rows(&events.queue(), "waiting"), [stays.as_str()]);
+}
+
+#[test]
+fn an_idle_page_causes_no_wakeups_and_ctrl_c_stops_the_server() {
     let slotd = Slotd::start();
     let mut web = Web::start(&slotd);
     let mut events = web.events("/api/events");
-    events.until(|event| event["all"] == true);
+    events.until(is_whole);
     let pids = [slotd.daemon_pid(), web.running.pid()];
     let mut before = pids.map(proc::wakeups);
-    // Busy machines bring a late wake-up now and then: some quiet second must come. The server's
-    // clock ticks.
+    // A busy machine may delay a wake-up, so one quiet second is enough. The server's clock timer
+    // still fires.
     slotd.wait("a quiet second", || {
         std::thread::sleep(std::time::Duration::from_secs(1));
         let now = pids.map(proc::wakeups);
-        // The wake-ups of a thread that has ended do not count any more.
+        // The count drops when a thread ends.
         let woken = [0, 1].map(|at| now[at].checked_sub(before[at]));
         before = now;
         (woken[0] == Some(0) && woken[1].is_some_and(|times| times <= 4)).then_some(())

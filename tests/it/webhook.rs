@@ -8,69 +8,69 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
-/// What a request had: the line of the path, the headers in small letters, and the body.
+/// A received request: the request line, the headers in lower case, and the body.
 #[derive(Debug, Clone)]
-struct Asked {
+struct Request {
     line: String,
     headers: Vec<String>,
     body: Value,
 }
 
-/// What the server does with a request.
+/// The reaction of the server to a request.
 #[derive(Debug, Clone, Copy)]
-enum Answer {
+enum Reaction {
     Status(u16),
-    /// With `Retry-After`, seconds.
+    /// A status with `Retry-After`, in seconds.
     Later(u16, u32),
-    /// Never.
+    /// No response.
     Hang,
 }
 
-type Answers = Box<dyn Fn(usize) -> Answer + Send>;
+type Reactions = Box<dyn Fn(usize) -> Reaction + Send>;
 
-/// A server on a port of its own.
+/// A server on a free port.
 struct Server {
     port: u16,
-    asked: Arc<Mutex<Vec<Asked>>>,
-    /// By the number of the request.
-    answers: Arc<Mutex<Answers>>,
+    requests: Arc<Mutex<Vec<Request>>>,
+    /// The reaction to a request, by the index of the request.
+    reactions: Arc<Mutex<Reactions>>,
 }
 
 impl Server {
-    fn start(answers: impl Fn(usize) -> Answer + Send + 'static) -> Server {
+    fn start(reactions: impl Fn(usize) -> Reaction + Send + 'static) -> Server {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let server = Server {
             port: listener.local_addr().unwrap().port(),
-            asked: Arc::default(),
-            answers: Arc::new(Mutex::new(Box::new(answers))),
+            requests: Arc::default(),
+            reactions: Arc::new(Mutex::new(Box::new(reactions))),
         };
-        let (asked, answers) = (Arc::clone(&server.asked), Arc::clone(&server.answers));
+        let (requests, reactions) = (Arc::clone(&server.requests), Arc::clone(&server.reactions));
         thread::spawn(move || {
             for stream in listener.incoming() {
-                let (asked, answers) = (Arc::clone(&asked), Arc::clone(&answers));
+                let (requests, reactions) = (Arc::clone(&requests), Arc::clone(&reactions));
                 thread::spawn(move || {
-                    serve(stream.unwrap(), &asked, &|number| answers.lock().unwrap()(number))
+                    serve(stream.unwrap(), &requests, &|number| reactions.lock().unwrap()(number))
                 });
             }
         });
         server
     }
 
-    fn answer(&self, answers: impl Fn(usize) -> Answer + Send + 'static) {
-        *self.answers.lock().unwrap() = Box::new(answers);
+    fn answer(&self, reactions: impl Fn(usize) -> Reaction + Send + 'static) {
+        *self.reactions.lock().unwrap() = Box::new(reactions);
     }
 
-    fn asked(&self) -> Vec<Asked> {
-        self.asked.lock().unwrap().clone()
+    fn requests(&self) -> Vec<Request> {
+        self.requests.lock().unwrap().clone()
     }
 
-    /// A daemon that posts to it. The address has a secret.
+    /// Starts a daemon that posts to this server. The URL contains a secret.
     fn daemon(&self, events: &str) -> Slotd {
-        self.impatient_daemon(events, 60)
+        self.daemon_with_timeout(events, 60)
     }
 
-    /// One that waits so many seconds for an answer.
-    fn impatient_daemon(&self, events: &str, secs: u32) -> Slotd {
+    /// Starts a daemon that waits this many seconds for a response.
+    fn daemon_with_timeout(&self, events: &str, secs: u32) -> Slotd {
         Setup::default()
             .set("SLOTD_NOTIFY_URL", format!("http://127.0.0.1:{}/hook?token=s3cr3t", self.port))
             .set("SLOTD_NOTIFY_EVENTS", events)
@@ -78,12 +78,12 @@ impl Server {
             .start()
     }
 
-    fn await_asked(&self, slotd: &Slotd, count: usize) -> Vec<Asked> {
-        slotd.wait("the posts", || Some(self.asked()).filter(|asked| asked.len() >= count))
+    fn wait_requests(&self, slotd: &Slotd, count: usize) -> Vec<Request> {
+        slotd.wait("the posts", || Some(self.requests()).filter(|requests| requests.len() >= count))
     }
 }
 
-fn serve(stream: TcpStream, asked: &Mutex<Vec<Asked>>, answer: &dyn Fn(usize) -> Answer) {
+fn serve(stream: TcpStream, requests: &Mutex<Vec<Request>>, answer: &dyn Fn(usize) -> Reaction) {
     let mut reader = BufReader::new(stream.try_clone().unwrap());
     let mut stream = stream;
     loop {
@@ -105,22 +105,24 @@ fn serve(stream: TcpStream, asked: &Mutex<Vec<Asked>>, answer: &dyn Fn(usize) ->
         let mut body = vec![0; length.parse().unwrap()];
         reader.read_exact(&mut body).unwrap();
         let number = {
-            let mut asked = asked.lock().unwrap();
+            let mut requests = requests.lock().unwrap();
             let body = serde_json::from_slice(&body).unwrap();
-            asked.push(Asked { line: line.trim().to_owned(), headers, body });
-            asked.len() - 1
+            requests.push(Request { line: line.trim().to_owned(), headers, body });
+            requests.len() - 1
         };
-        let said = match answer(number) {
-            Answer::Status(status) => format!("HTTP/1.1 {status} x\r\nContent-Length: 2\r\n\r\nok"),
-            Answer::Later(status, secs) => {
+        let response = match answer(number) {
+            Reaction::Status(status) => {
+                format!("HTTP/1.1 {status} x\r\nContent-Length: 2\r\n\r\nok")
+            }
+            Reaction::Later(status, secs) => {
                 format!("HTTP/1.1 {status} x\r\nRetry-After: {secs}\r\nContent-Length: 0\r\n\r\n")
             }
-            Answer::Hang => loop {
+            Reaction::Hang => loop {
                 thread::park();
             },
         };
-        // In one write: what is sent in parts waits for the other side's word.
-        if stream.write_all(said.as_bytes()).is_err() {
+        // A single write, because separate writes would wait for an acknowledgement.
+        if stream.write_all(response.as_bytes()).is_err() {
             return;
         }
     }
@@ -130,7 +132,7 @@ fn wait_log(slotd: &Slotd, text: &str) {
     slotd.wait(text, || slotd.log().contains(text).then_some(()));
 }
 
-/// The messengers of the daemon that live.
+/// Returns the running messenger processes of the daemon.
 fn messengers(slotd: &Slotd) -> Vec<i32> {
     slotd.processes().into_iter().filter(|pid| proc::cmdline(*pid).contains("__post")).collect()
 }
@@ -140,12 +142,12 @@ fn keeps_the_secret(slotd: &Slotd) -> bool {
 }
 
 #[test]
-fn each_event_is_posted_as_one_object() {
-    let server = Server::start(|_| Answer::Status(200));
+fn every_event_is_posted_as_one_object() {
+    let server = Server::start(|_| Reaction::Status(200));
     let slotd = server.daemon("job,queue");
     let job = slotd.wrap(&["-J", "train", "-c", "2", "--mem", "100", "-t", "5"], "exit 3");
-    let asked = server.await_asked(&slotd, 2);
-    let Asked { line, headers, body } = &asked[0];
+    let requests = server.wait_requests(&slotd, 2);
+    let Request { line, headers, body } = &requests[0];
     assert_eq!(line, "POST /hook?token=s3cr3t HTTP/1.1");
     assert!(headers.iter().any(|header| header == "content-type: application/json"), "{headers:?}");
     assert!(headers.iter().any(|header| header.starts_with("user-agent: slotd/")), "{headers:?}");
@@ -168,13 +170,13 @@ fn each_event_is_posted_as_one_object() {
     ] {
         assert_eq!(body[key], value, "{key} of {body}");
     }
-    let queue = &asked[1].body;
+    let queue = &requests[1].body;
     assert_eq!(
         (&queue["event"], &queue["jobs"], &queue["states"]),
         (&json!("queue"), &json!(1), &json!({"FAILED": 1}))
     );
     assert!(body["number"].as_u64().unwrap() < queue["number"].as_u64().unwrap());
-    // Nothing is left to do: no process stays for it, and nothing in the database.
+    // No process and no database entry is left.
     slotd.wait("the end of the messenger", || messengers(&slotd).is_empty().then_some(()));
     let shown = slotd.cmd("scontrol", &["show", "config"]).ok().stdout;
     assert!(
@@ -184,85 +186,96 @@ fn each_event_is_posted_as_one_object() {
 }
 
 #[test]
-fn what_fails_is_posted_again_and_what_is_refused_is_not() {
+fn failed_posts_are_retried_but_not_refused_ones() {
     let server = Server::start(|number| match number {
-        0 => Answer::Status(500),
-        1 => Answer::Later(429, 2),
-        3 => Answer::Status(404),
-        _ => Answer::Status(204),
+        0 => Reaction::Status(500),
+        1 => Reaction::Later(429, 2),
+        3 => Reaction::Status(404),
+        _ => Reaction::Status(204),
     });
     let slotd = server.daemon("job");
     for name in ["a", "b", "c"] {
         let job = slotd.wrap(&["-J", name], "true");
         slotd.wait_state(job, "COMPLETED");
     }
-    let asked = server.await_asked(&slotd, 5);
-    let names: Vec<&str> = asked.iter().map(|asked| asked.body["name"].as_str().unwrap()).collect();
-    assert_eq!(names, ["a", "a", "a", "b", "c"], "in their order");
-    wait_log(&slotd, "job 1 is not posted to http://127.0.0.1:");
-    wait_log(&slotd, "it is tried again: the answer is HTTP 500");
-    wait_log(&slotd, "and is given up: the answer is HTTP 404");
+    let requests = server.wait_requests(&slotd, 5);
+    let names: Vec<&str> =
+        requests.iter().map(|request| request.body["name"].as_str().unwrap()).collect();
+    assert_eq!(names, ["a", "a", "a", "b", "c"], "in order");
+    wait_log(&slotd, "could not post job 1 to http://127.0.0.1:");
+    wait_log(&slotd, "retrying: the server returned HTTP 500");
+    wait_log(&slotd, "giving up: the server returned HTTP 404");
     assert!(keeps_the_secret(&slotd));
 }
 
 #[test]
-fn a_server_that_hangs_or_is_not_there_holds_up_nothing() {
+fn a_hanging_or_missing_server_blocks_nothing() {
     let server =
-        Server::start(|number| if number == 0 { Answer::Hang } else { Answer::Status(200) });
-    let slotd = server.impatient_daemon("job", 2);
+        Server::start(|number| if number == 0 { Reaction::Hang } else { Reaction::Status(200) });
+    let slotd = server.daemon_with_timeout("job", 2);
     let jobs: Vec<u32> = (0..3).map(|_| slotd.wrap(&["--mem", "1"], "true")).collect();
     for job in &jobs {
         slotd.wait_state(*job, "COMPLETED");
     }
-    let asked = server.await_asked(&slotd, 4);
-    assert_eq!(asked[0].body["number"], asked[1].body["number"], "the first one again");
+    let requests = server.wait_requests(&slotd, 4);
+    assert_eq!(
+        requests[0].body["number"], requests[1].body["number"],
+        "the first event is posted again"
+    );
     assert!(keeps_the_secret(&slotd));
-    // A port on which nobody listens, and which the kernel gives to no other test.
+    // A port without a listener, and which the kernel assigns to no other test.
     let url = "http://127.0.0.1:1/";
     let slotd =
         Setup::default().set("SLOTD_NOTIFY_URL", url).set("SLOTD_NOTIFY_TIMEOUT", 2).start();
     let job = slotd.wrap(&[], "true");
     slotd.wait_state(job, "COMPLETED");
-    wait_log(&slotd, &format!("job 1 is not posted to {url} yet"));
+    wait_log(&slotd, &format!("could not post job 1 to {url} yet"));
 }
 
 #[test]
-fn a_daemon_that_is_killed_between_tries_leaves_the_event_to_the_next_one() {
-    let server = Server::start(|_| Answer::Later(503, 300));
+fn the_next_daemon_retries_the_events_of_a_killed_one() {
+    let server = Server::start(|_| Reaction::Later(503, 300));
     let mut slotd = server.daemon("job");
     let job = slotd.wrap(&["-J", "kept"], "true");
     slotd.wait_state(job, "COMPLETED");
-    server.await_asked(&slotd, 1);
-    wait_log(&slotd, "is not posted to");
+    server.wait_requests(&slotd, 1);
+    wait_log(&slotd, "could not post job 1 to");
     slotd.kill9();
     slotd.wait("the end of the messenger", || messengers(&slotd).is_empty().then_some(()));
-    server.answer(|_| Answer::Status(200));
+    server.answer(|_| Reaction::Status(200));
     slotd.start_daemon();
-    let asked = server.await_asked(&slotd, 2);
-    assert_eq!((asked.len(), &asked[1].body["name"]), (2, &json!("kept")));
-    assert_eq!(asked[0].body["number"], asked[1].body["number"]);
+    let requests = server.wait_requests(&slotd, 2);
+    assert_eq!((requests.len(), &requests[1].body["name"]), (2, &json!("kept")));
+    assert_eq!(requests[0].body["number"], requests[1].body["number"]);
     slotd.wait("the end of the messenger", || messengers(&slotd).is_empty().then_some(()));
     slotd.stop();
     slotd.start_daemon();
     slotd.wrap(&["-J", "other"], "true");
-    let asked = server.await_asked(&slotd, 3);
-    assert_eq!(asked[2].body["name"], json!("other"), "the first is not told a third time");
-    // Nothing of the first is kept any more, and its number stands for it alone.
-    assert!(asked[2].body["number"].as_u64() > asked[0].body["number"].as_u64(), "{asked:?}");
+    let requests = server.wait_requests(&slotd, 3);
+    assert_eq!(
+        requests[2].body["name"],
+        json!("other"),
+        "the first event is not posted a third time"
+    );
+    // The first event is no longer stored, and its number is not used again.
+    assert!(
+        requests[2].body["number"].as_u64() > requests[0].body["number"].as_u64(),
+        "{requests:?}"
+    );
 }
 
 #[test]
-fn a_thousand_events_reach_a_slow_server_in_their_order() {
+fn a_thousand_events_reach_a_slow_server_in_order() {
     const EVENTS: usize = 1000;
-    let server = Server::start(|_| Answer::Status(200));
+    let server = Server::start(|_| Reaction::Status(200));
     let (gate, open) = std::sync::mpsc::channel::<()>();
     let open = Mutex::new(Some(open));
-    // It answers nothing until all events are there.
+    // The server does not respond until all events exist.
     server.answer(move |_| {
         if let Some(open) = open.lock().unwrap().take() {
             let _ = open.recv_timeout(Duration::from_secs(60));
         }
-        Answer::Status(200)
+        Reaction::Status(200)
     });
     let mut slotd = Setup::default().prepare();
     slotd.reset_var("SLOTD_NOTIFY_URL", format!("http://127.0.0.1:{}/", server.port));
@@ -277,12 +290,12 @@ fn a_thousand_events_reach_a_slow_server_in_their_order() {
         let ids: Vec<String> = some.iter().map(u32::to_string).collect();
         slotd.cmd("scancel", &ids).ok();
     }
-    // The daemon answers as ever.
+    // The daemon still responds.
     assert_eq!(slotd.cmd("squeue", &["-h"]).ok().stdout, "");
     drop(gate);
-    let asked = server.await_asked(&slotd, EVENTS);
-    let told: Vec<String> =
-        asked.iter().map(|asked| asked.body["job"].as_str().unwrap().to_owned()).collect();
+    let requests = server.wait_requests(&slotd, EVENTS);
+    let posted: Vec<String> =
+        requests.iter().map(|request| request.body["job"].as_str().unwrap().to_owned()).collect();
     let want: Vec<String> = jobs.iter().map(u32::to_string).collect();
-    assert_eq!(told, want);
+    assert_eq!(posted, want);
 }

@@ -1,7 +1,6 @@
-//! `squeue --json` and `sacct --json` by the types of programs that were written against Slurm
-//! 22.05 (openapi v0.0.38): SlurmCommander and exporters of measurements. A number where they
-//! expect a text, or the other way round, makes them fail as a whole; `null` is no value of any
-//! type to them.
+//! Decodes `squeue --json` and `sacct --json` with the types of programs written for Slurm 22.05
+//! (openapi v0.0.38): SlurmCommander and metrics exporters. A number instead of a string, or the
+//! other way round, makes them fail completely, and they accept `null` for no type.
 
 use super::*;
 use serde::Deserialize;
@@ -42,7 +41,8 @@ struct Version {
     micro: i64,
 }
 
-/// A job of the queue. What Slurm 22.05 only ever has as `null` is a type that takes nothing else.
+/// A job of the queue. Fields that are always `null` in Slurm 22.05 have a type that accepts
+/// nothing else.
 #[derive(Debug, Deserialize)]
 #[expect(dead_code, reason = "each member is there for its type")]
 struct Queued {
@@ -293,7 +293,7 @@ fn decoded<J: DeserializeOwned>(slotd: &Slotd, line: &str, jobs: usize) -> Docum
 }
 
 #[test]
-fn json_has_the_types_that_slurms_clients_decode() {
+fn json_has_the_types_that_slurm_clients_decode() {
     let slotd = Setup::default().set("SLOTD_GPU_COUNT", 2).start();
     let runs = slotd.endless(&[
         "-c",

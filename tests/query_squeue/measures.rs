@@ -1,4 +1,4 @@
-//! sdiag, sprio and seff: what the daemon did, what priorities are made of, what jobs used.
+//! sdiag, sprio and seff: statistics of the daemon, priority factors and job efficiency.
 
 use serde_json::Value;
 use slotd_kit::Slotd;
@@ -16,7 +16,7 @@ fn rpc(statistics: &Value, name: &str) -> u64 {
 }
 
 #[test]
-fn sdiag_counts_jobs_rounds_commits_and_requests() {
+fn sdiag_counts_jobs_cycles_commits_and_requests() {
     let slotd = Slotd::start();
     slotd.wrap(&["-W"], "true");
     slotd.cmd("sbatch", &["-W", "--wrap", "exit 3"]).fails(3);
@@ -24,7 +24,7 @@ fn sdiag_counts_jobs_rounds_commits_and_requests() {
     let waiting = slotd.wrap(&["-c", "4"], "true");
     slotd.wrap(&["-H", "-a", "1-3"], "true");
     slotd.cancel(waiting);
-    // Ends and commits count once they are durable.
+    // Ends and commits are counted once they are durable.
     let s = slotd.wait("the last commit is durable", || {
         let s = statistics(&slotd);
         (s["jobs_canceled"] == 1 && s["agent_count"] == 1 && s["dbd_agent_queue_size"] == 0)
@@ -61,7 +61,7 @@ fn sdiag_counts_jobs_rounds_commits_and_requests() {
 }
 
 #[test]
-fn sdiag_begins_anew_after_a_reset() {
+fn sdiag_reset_clears_the_counters() {
     let slotd = Slotd::start();
     let waiting = slotd.wrap(&["-H"], "true");
     let before = statistics(&slotd);
@@ -71,7 +71,7 @@ fn sdiag_begins_anew_after_a_reset() {
     assert_eq!(
         (&after["jobs_pending"], &after["commits"]["count"]),
         (&1.into(), &0.into()),
-        "the queue stays"
+        "the queue remains"
     );
     assert_eq!(rpc(&after, "REQUEST_SUBMIT_BATCH_JOB"), 0);
     assert!(after["req_time_start"].as_i64() >= before["req_time_start"].as_i64());
@@ -80,7 +80,7 @@ fn sdiag_begins_anew_after_a_reset() {
 }
 
 #[test]
-fn sdiag_counts_what_passes_a_job_that_waits() {
+fn sdiag_counts_backfilled_jobs() {
     let slotd = Slotd::start();
     slotd.endless(&["-c", "2", "-t", "60"]);
     slotd.wrap(&["-c", "4"], "true");
@@ -102,7 +102,7 @@ fn sdiag_counts_what_passes_a_job_that_waits() {
 }
 
 #[test]
-fn sprio_shows_pending_jobs_by_priority_with_what_it_is_made_of() {
+fn sprio_shows_pending_jobs_with_their_priority_factors() {
     let slotd = Slotd::start();
     let running = slotd.endless(&["-c", "4"]);
     let plain = slotd.wrap(&["-c", "4"], "true");
@@ -143,7 +143,7 @@ fn sprio_shows_pending_jobs_by_priority_with_what_it_is_made_of() {
 }
 
 #[test]
-fn seff_tells_what_ended_runs_and_waits() {
+fn seff_shows_ended_running_and_pending_jobs() {
     let slotd = Slotd::start();
     let burn = "i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done; exit 4";
     let job = slotd.submit(&["-c", "2", "--mem", "100M", "--wrap", burn]);
@@ -157,9 +157,9 @@ fn seff_tells_what_ended_runs_and_waits() {
     assert_eq!(value("State"), "FAILED (exit code 4)");
     assert_eq!((value("Nodes"), value("Cores per node")), ("1".to_owned(), "2".to_owned()));
     let share = |name: &str| {
-        value(name).split_once('%').expect("a share").0.parse::<f64>().expect("a number")
+        value(name).split_once('%').expect("a percentage").0.parse::<f64>().expect("a number")
     };
-    // How long it waited for a CPU of a busy machine counts too.
+    // Time spent waiting for a CPU on a busy machine counts too.
     assert!((0.01..=50.5).contains(&share("CPU Efficiency")), "one of two CPUs was busy:\n{text}");
     assert!(
         share("Memory Efficiency") > 0.0 && value("Memory Efficiency").ends_with("% of 100.00 MB"),
@@ -168,8 +168,8 @@ fn seff_tells_what_ended_runs_and_waits() {
     assert!(!text.contains("WARNING"), "{text}");
 
     let running = slotd.endless(&["-c", "4"]);
-    // The first look may be at a script that is about to be started.
-    let text = slotd.wait("its memory, which is measured while it runs", || {
+    // The first sample may be taken before the script starts.
+    let text = slotd.wait("the memory of the running job", || {
         let text = slotd.cmd("seff", &[running.to_string()]).ok().stdout;
         (!text.contains("Memory Utilized: 0.00 MB")).then_some(text)
     });
@@ -184,7 +184,7 @@ fn seff_tells_what_ended_runs_and_waits() {
 }
 
 #[test]
-fn seff_takes_array_tasks_and_knows_what_it_does_not_know() {
+fn seff_accepts_array_tasks_and_fails_for_unknown_jobs() {
     let slotd = Slotd::start();
     let array = slotd.wrap(&["-a", "1-2"], "true");
     slotd.wait_array(array, 2);
@@ -196,14 +196,14 @@ fn seff_takes_array_tasks_and_knows_what_it_does_not_know() {
     let out = slotd.cmd("seff", &["999"]).fails(2);
     assert_eq!((out.stdout.as_str(), out.stderr.as_str()), ("", "Job not found.\n"));
     let out = slotd.cmd("seff", &[format!("{array}_1"), "999".to_owned()]).fails(2);
-    assert!(out.stdout.contains("COMPLETED"), "the known one is shown: {}", out.stdout);
+    assert!(out.stdout.contains("COMPLETED"), "the known job is shown: {}", out.stdout);
     slotd.cmd("seff", &["x"]).fails(1);
     let data = slotd.cmd("seff", &["-d", &format!("{array}_1")]).ok().stdout;
     assert!(data.starts_with("Slurm data: JobID="), "{data}");
 }
 
 #[test]
-fn each_of_them_has_help_and_the_version_line_of_the_others() {
+fn commands_have_help_and_the_same_version_line() {
     let slotd = Slotd::setup().prepare();
     let version = slotd.cmd("sbatch", &["--version"]).ok().stdout;
     assert!(version.starts_with("slurm"), "{version}");

@@ -1,4 +1,4 @@
-//! On a terminal: as wide as it is, states in colours. Nowhere else.
+//! Tables on a terminal fit its width and have coloured states. Other outputs have neither.
 
 use super::{queue, squeue};
 use slotd_kit::tmux::Tmux;
@@ -9,7 +9,7 @@ fn captured(terminal: &Tmux, options: &[&str]) -> String {
 }
 
 #[test]
-fn a_table_fits_the_terminal_and_has_its_states_in_colours() {
+fn table_fits_the_terminal_and_has_coloured_states() {
     let (slotd, [_, pending, _]) = queue();
     let name = "n".repeat(100);
     slotd
@@ -20,10 +20,10 @@ fn a_table_fits_the_terminal_and_has_its_states_in_colours() {
     terminal.shows("the end");
     let lines: Vec<String> = captured(&terminal, &["-J"]).lines().map(str::to_owned).collect();
     let columns = 100;
-    let cut = lines.iter().find(|line| line.contains("nnn+")).expect("the name is cut");
+    let cut = lines.iter().find(|line| line.contains("nnn+")).expect("a truncated name");
     assert!(cut.contains("(Resources)") && cut.chars().count() <= columns, "{cut:?}");
     let whole = lines.iter().filter(|line| line.contains(&name)).count();
-    assert_eq!(whole, 1, "the name is whole in a pipe alone: {lines:#?}");
+    assert_eq!(whole, 1, "the full name appears only in a pipe: {lines:#?}");
     let coloured = captured(&terminal, &["-J", "-e"]);
     for state in ["\u{1b}[32mR ", "\u{1b}[33mPD", "\u{1b}[32mmix"] {
         assert!(coloured.contains(state), "{state:?} in {coloured:?}");

@@ -1,9 +1,8 @@
-//! "#SBATCH Support" and "Precedence": a test for each directive of the list and each place of the
-//! order.
+//! Tests for each directive in the book's section "#SBATCH Support" and each rank in "Precedence".
 
 use slotd_kit::{Slotd, until};
 
-/// A held job whose script has this directive, and what squeue shows of it.
+/// Submits a held job whose script has this directive, and returns what squeue shows of it.
 #[track_caller]
 fn shown(slotd: &Slotd, directive: &str, format: &str) -> String {
     let id = slotd.script(&["--hold"], &format!("#!/bin/sh\n#SBATCH {directive}\ntrue\n"));
@@ -154,10 +153,10 @@ fn directive_array() {
     }
 }
 
-// Directives in Slurm's forms.
+// Directives in Slurm's forms
 
 #[test]
-fn directives_have_slurms_forms() {
+fn directives_accept_slurms_forms() {
     let slotd = Slotd::setup().set("SLOTD_GPU_COUNT", 1).start();
     let script = "#!/usr/bin/env bash\n\
                   \n\
@@ -176,7 +175,7 @@ fn directives_have_slurms_forms() {
 }
 
 #[test]
-fn a_bad_directive_is_an_error_with_its_line() {
+fn invalid_directive_is_an_error_with_its_line() {
     let slotd = Slotd::start();
     for (directive, code, said) in [
         ("--nosuch=1", 255, "sbatch: error: line 4: unrecognized option '--nosuch=1'"),
@@ -198,7 +197,7 @@ fn a_bad_directive_is_an_error_with_its_line() {
     assert!(slotd.all_records().is_empty());
 }
 
-// Precedence.
+// Precedence
 
 const NAMED: &str = "#!/bin/sh\n#SBATCH -J directive\n#SBATCH -t 5\ntrue\n";
 
@@ -239,7 +238,7 @@ fn precedence_4_built_in_defaults() {
 }
 
 #[test]
-fn each_variable_stands_for_its_option() {
+fn each_variable_sets_its_option() {
     let slotd = Slotd::setup().set("SLOTD_GPU_COUNT", 2).set("SLOTD_FEATURES", "avx").start();
     for (variable, value, option) in [
         ("SBATCH_ACCOUNT", "a", "account"),
@@ -273,7 +272,7 @@ fn each_variable_stands_for_its_option() {
         ("SBATCH_TIMELIMIT", "5", "time"),
         ("SBATCH_WAIT", "1", "wait"),
         ("SBATCH_WCKEY", "k", "wckey"),
-        // The book names options by `SBATCH_*` without a list: these are slotd's own.
+        // The book mentions `SBATCH_*` without a list. These are slotd's own.
         ("SBATCH_ARRAY", "1-2", "array"),
         ("SBATCH_BEGIN", "now+1hour", "begin"),
         ("SBATCH_CHDIR", "/tmp", "chdir"),
@@ -295,7 +294,7 @@ fn each_variable_stands_for_its_option() {
     }
 }
 
-// The example.
+// The example
 
 #[test]
 fn example_batch_script() {

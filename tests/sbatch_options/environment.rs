@@ -1,4 +1,4 @@
-//! The environment of a job: what comes along from the submitter, and what the job is told.
+//! The environment of a job: variables exported by the submitter and variables set by slotd.
 
 use slotd_kit::Slotd;
 use std::collections::BTreeMap;
@@ -23,7 +23,7 @@ const SHOW: &str = "echo \"${FOO-unset},${BAR-unset},${NEW-unset}\"";
 fn export_all() {
     let slotd = Slotd::start();
     assert_eq!(seen(&slotd, &["--export", "ALL"], SHOW), "mine,two words,unset\n");
-    // It is the default.
+    // This is the default.
     assert_eq!(seen(&slotd, &[], SHOW), "mine,two words,unset\n");
 }
 
@@ -31,7 +31,7 @@ fn export_all() {
 fn export_none() {
     let slotd = Slotd::start();
     assert_eq!(seen(&slotd, &["--export", "NONE"], SHOW), "unset,unset,unset\n");
-    // What a shell and slotd's own commands need is still there.
+    // Variables that a shell and slotd's own commands need are still set.
     let basics = seen(&slotd, &["--export=NONE"], "echo $HOME; scontrol ping; echo $SLURM_JOB_ID");
     assert!(basics.starts_with(&slotd.base.join("home").display().to_string()), "{basics}");
     assert!(basics.contains(" is UP\n"), "{basics}");
@@ -45,7 +45,7 @@ fn export_key_value() {
     assert_eq!(seen(&slotd, &["--export", "BAR,NEW=1"], SHOW), "unset,two words,1\n");
 }
 
-/// The environment of a job that was submitted with these arguments, as the job sees it.
+/// Returns the environment of a job that was submitted with these arguments, as the job sees it.
 #[track_caller]
 fn environment(slotd: &Slotd, args: &[&str], vars: &[(&str, &str)]) -> BTreeMap<String, String> {
     let mut command = slotd.command("sbatch");
@@ -63,7 +63,7 @@ fn environment(slotd: &Slotd, args: &[&str], vars: &[(&str, &str)]) -> BTreeMap<
 }
 
 #[test]
-fn the_job_finds_slurms_variables() {
+fn slurms_variables_are_set() {
     let slotd = Slotd::setup().set("SLOTD_GPU_COUNT", 2).start();
     let host = slotd_kit::host();
     let work = slotd.work().display().to_string();
@@ -130,7 +130,7 @@ fn the_job_finds_slurms_variables() {
 }
 
 #[test]
-fn a_plain_job_is_not_told_what_was_not_asked_for() {
+fn variables_of_unused_options_are_not_set() {
     let slotd = Slotd::start();
     let env = environment(&slotd, &[], &[]);
     let told = [
@@ -149,12 +149,12 @@ fn a_plain_job_is_not_told_what_was_not_asked_for() {
 }
 
 #[test]
-fn an_array_task_knows_its_array() {
+fn array_tasks_get_the_variables_of_their_array() {
     let slotd = Slotd::start();
     let env = environment(&slotd, &["--array=3-7:2%2"], &[]);
     let of = |name: &str| env.get(&format!("SLURM_ARRAY_{name}")).map(String::as_str);
-    // The record with the highest number is the second of the three tasks: the last one has the
-    // array's own.
+    // The record with the highest ID is the second of the three tasks, since the last one has the
+    // array's ID.
     assert_eq!(of("TASK_ID"), Some("5"));
     let rest = ["JOB_ID", "TASK_COUNT", "TASK_MIN", "TASK_MAX", "TASK_STEP"].map(of);
     assert_eq!(rest, [Some("1"), Some("3"), Some("3"), Some("7"), Some("2")]);
@@ -162,7 +162,7 @@ fn an_array_task_knows_its_array() {
 }
 
 #[test]
-fn the_submitters_environment_comes_along_and_the_daemons_does_not() {
+fn environment_is_the_submitters_and_not_the_daemons() {
     let slotd = Slotd::setup().set("DAEMON_ONLY", "leak").set("SLURM_LEAK", "leak").start();
     let env = environment(
         &slotd,
@@ -170,7 +170,7 @@ fn the_submitters_environment_comes_along_and_the_daemons_does_not() {
         &[("MINE", "yes"), ("SLURM_NTASKS", "77"), ("SBATCH_EXPORT", "ALL")],
     );
     assert_eq!(env.get("MINE").map(String::as_str), Some("yes"));
-    // Slurm leaves what the submitter has set, where it has no word of its own on it.
+    // Slurm leaves the submitter's variables unchanged unless it sets them itself.
     assert_eq!(env.get("SLURM_NTASKS").map(String::as_str), Some("77"));
     assert_eq!(env.get("SBATCH_EXPORT").map(String::as_str), Some("ALL"));
     let leaks: Vec<_> =
@@ -180,7 +180,7 @@ fn the_submitters_environment_comes_along_and_the_daemons_does_not() {
 }
 
 #[test]
-fn a_job_submitted_by_an_array_task_is_no_array_task() {
+fn job_submitted_by_an_array_task_is_not_an_array_task() {
     let slotd = Slotd::start();
     let inner = "sbatch -Q -W -o inner --wrap 'env | grep -c SLURM_ARRAY'";
     let id = slotd.wrap(&["-a", "1"], &format!("{inner}; true"));
@@ -189,7 +189,7 @@ fn a_job_submitted_by_an_array_task_is_no_array_task() {
 }
 
 #[test]
-fn memory_that_nobody_asked_for_is_not_told_and_the_open_mode_is() {
+fn default_memory_sets_no_variable_but_the_open_mode_does() {
     let slotd = Slotd::start();
     let env = slotd.ran(&["--open-mode=append"], "env");
     assert!(!env.contains("SLURM_MEM_PER"), "{env}");

@@ -1,5 +1,6 @@
-//! The book's page "Batch Jobs with sbatch", line by line: a test for each sentence, row, token and
-//! value, named after it. What issue and Slurm's man page add to the page stands in `beyond`.
+//! The book's page "Batch Jobs with sbatch", line by line: each sentence, row, token and value has
+//! a test named after it. The module `man_page` covers options beyond the page, from the issue and
+//! Slurm's man page.
 
 use slotd_kit::Slotd;
 

@@ -1,4 +1,4 @@
-//! "Main Options": a test for each row of the table.
+//! Tests for each row of the book's table "Main Options".
 
 use slotd_kit::{Slotd, until};
 
@@ -36,7 +36,7 @@ fn option_cpus_per_task() {
 #[test]
 fn option_ntasks() {
     let slotd = Slotd::start();
-    // Concurrently: each waits for all the others.
+    // The tasks run concurrently: each waits for all others.
     let script = "touch rank.$SLURM_PROCID; until [ -e rank.0 -a -e rank.1 -a -e rank.2 ]; do sleep 0.03; done";
     for spelling in [&["-n", "3"][..], &["--ntasks", "3"], &["--ntasks=3"]] {
         let id = slotd.wrap(spelling, script);
@@ -115,7 +115,7 @@ fn option_chdir() {
     for spelling in [&["-D", "there"][..], &["--chdir", "there"], &["--chdir=there"]] {
         let id = slotd.wrap(spelling, "pwd; echo $SLURM_SUBMIT_DIR");
         slotd.wait_state(id, "COMPLETED");
-        // The output's path is relative to it too.
+        // The path of the output is relative to it too.
         let seen = slotd.read(&format!("there/slurm-{id}.out"));
         assert_eq!(
             seen,
@@ -200,7 +200,7 @@ fn option_signal() {
     let script = "trap 'echo warned; exit 0' USR1; echo ready; while :; do sleep 0.05; done";
     let id = slotd.wrap(&["-t", "10", "--signal", "B:USR1@60", "-o", "log"], script);
     slotd.wait_text("log", "ready");
-    // A minute before the end is now.
+    // The limit is a minute away, so the signal is sent immediately.
     slotd.limit(id, 61);
     slotd.wait_state(id, "COMPLETED");
     assert_eq!(slotd.read("log"), "ready\nwarned\n");

@@ -1,10 +1,10 @@
-//! What real scripts carry beyond the page, with Slurm's meaning, and the environment that a job
-//! finds.
+//! Options that real scripts use beyond the book's page, with Slurm's meaning, and the environment
+//! of jobs.
 
 use slotd_kit::Slotd;
 
 #[test]
-fn every_option_of_slurms_man_page_is_known() {
+fn all_options_of_slurms_man_page_are_accepted() {
     let slotd = Slotd::start();
     for option in "account acctg-freq array batch bb bbf begin chdir cluster-constraint clusters comment constraint \
          container contiguous core-spec cores-per-socket cpu-freq cpus-per-gpu cpus-per-task deadline delay-boot \
@@ -18,7 +18,7 @@ fn every_option_of_slurms_man_page_is_known() {
          version wait wait-all-nodes wckey wrap"
         .split_whitespace()
     {
-        // Its value may be wrong: its name is not.
+        // The value may be invalid, but the name is valid.
         let out = slotd.cmd("sbatch", &["--test-only", "--wrap", "true", &format!("--{option}")]);
         let unknown = out.stderr.contains("unrecognized") || out.stderr.contains("ambiguous");
         assert!(!unknown, "{option}: {}", out.stderr);
@@ -30,7 +30,7 @@ fn every_option_of_slurms_man_page_is_known() {
 }
 
 #[test]
-fn only_what_slurm_does_not_know_is_unrecognized() {
+fn only_options_unknown_to_slurm_are_unrecognized() {
     let slotd = Slotd::start();
     let out = slotd.cmd("sbatch", &["--nosuch", "--wrap", "true"]).fails(255);
     assert_eq!(
@@ -51,18 +51,18 @@ fn only_what_slurm_does_not_know_is_unrecognized() {
 }
 
 #[test]
-fn one_node_is_what_there_is() {
+fn only_one_node_can_be_requested() {
     let slotd = Slotd::start();
     for nodes in ["-N1", "--nodes=1", "--nodes=1-4"] {
         slotd.wrap(&[nodes, "--hold"], "true");
     }
     let out = slotd.cmd("sbatch", &["-N", "2", "--wrap", "true"]).fails(1);
     let text = "sbatch: error: Batch job submission failed: Node count specification invalid\n";
-    assert_eq!(out.stderr, format!("{text}  hint: slotd runs on one host: leave --nodes out\n"));
+    assert_eq!(out.stderr, format!("{text}  hint: slotd runs on one host: omit --nodes\n"));
 }
 
 #[test]
-fn more_than_the_host_has_is_refused_with_slurms_text() {
+fn more_than_the_host_has_is_refused_with_slurms_error() {
     let slotd = Slotd::setup().set("SLOTD_GPU_COUNT", 1).start();
     for (option, value, said) in [
         ("-c", "5", "More processors requested than permitted"),
@@ -101,7 +101,7 @@ fn resources_in_all_of_slurms_spellings() {
 }
 
 #[test]
-fn what_has_no_meaning_on_one_host_is_kept_and_shown() {
+fn options_without_effect_on_one_host_are_stored_and_shown() {
     let slotd = Slotd::start();
     let options = [
         "-A",
@@ -128,16 +128,20 @@ fn what_has_no_meaning_on_one_host_is_kept_and_shown() {
 }
 
 #[test]
-fn what_one_host_has_none_of_is_refused_by_name() {
+fn things_that_one_host_lacks_are_refused_by_name() {
     let slotd = Slotd::start();
     let node = "Invalid node name specified";
     for (option, detail, why) in [
         (
             "--reservation=r",
-            "no such reservation, slotd has none: r",
+            "no such reservation: r (slotd has no reservations)",
             "Requested reservation is invalid",
         ),
-        ("--licenses=l:1", "no such license, slotd has none: l:1", "Invalid license specification"),
+        (
+            "--licenses=l:1",
+            "no such license: l:1 (slotd has no licenses)",
+            "Invalid license specification",
+        ),
         ("--exclude=elsewhere", "no such node: elsewhere", node),
         ("--nodelist=elsewhere", "no such node: elsewhere", node),
     ] {
@@ -149,14 +153,14 @@ fn what_one_host_has_none_of_is_refused_by_name() {
 }
 
 #[test]
-fn another_cluster_is_refused_by_every_command() {
+fn other_clusters_are_refused_by_every_command() {
     let slotd = Slotd::start();
     let id = slotd.endless(&[]);
     let number = id.to_string();
     for (words, exit) in [
-        (&["sbatch", "-M", "lab", "--wrap", "true"][..], 255),
-        (&["salloc", "-M", "slotd,lab", "true"], 255),
-        (&["srun", "--clusters=lab", "true"], 255),
+        (&["sbatch", "-M", "lab", "--wrap", "true"][..], 1),
+        (&["salloc", "-M", "lab", "true"], 1),
+        (&["srun", "--clusters=lab", "true"], 1),
         (&["scancel", "-M", "lab", &number], 1),
         (&["squeue", "-M", "lab"], 1),
         (&["sacct", "-M", "lab"], 1),
@@ -175,13 +179,17 @@ fn another_cluster_is_refused_by_every_command() {
         );
     }
     assert_eq!(slotd.state(id), "RUNNING");
+    // As in Slurm, an unknown name does not stop the known ones.
+    let out = slotd.cmd("srun", &["-M", "slotd,lab", "echo", "here"]).ok();
+    assert_eq!(out.stdout, "here\n");
+    assert_eq!(out.stderr, "srun: error: No cluster 'lab' known by database.\n");
     for cluster in ["slotd", "all"] {
         assert_ne!(slotd.cmd("squeue", &["-h", "-M", cluster]).ok().stdout, "");
     }
 }
 
 #[test]
-fn nonsense_for_an_option_without_effect_is_refused() {
+fn invalid_value_for_an_option_without_effect_is_refused() {
     let slotd = Slotd::start();
     for (option, text, exit) in [
         ("--cpu-freq=foo", "Invalid --cpu-freq argument: foo", 255),
@@ -225,7 +233,7 @@ fn hold_nice_and_priority() {
 }
 
 #[test]
-fn a_node_list_may_name_this_host_and_no_other() {
+fn node_list_can_only_name_this_host() {
     let slotd = Slotd::start();
     let host = slotd_kit::host();
     slotd.wait_state(slotd.wrap(&["-w", &host], "true"), "COMPLETED");
@@ -242,7 +250,7 @@ fn input_comes_from_a_file() {
 }
 
 #[test]
-fn a_job_that_cannot_end_by_its_deadline_is_cancelled() {
+fn job_that_cannot_end_by_its_deadline_is_cancelled() {
     let slotd = Slotd::start();
     let late = slotd.wrap(&["--deadline=now+10minutes", "-t", "20"], "touch ran");
     let job = slotd.wait_state(late, "CANCELLED");
@@ -252,7 +260,7 @@ fn a_job_that_cannot_end_by_its_deadline_is_cancelled() {
 }
 
 #[test]
-fn a_deadline_that_has_passed_or_comes_before_the_beginning_is_refused() {
+fn deadline_in_the_past_or_before_the_begin_time_is_refused() {
     let slotd = Slotd::start();
     let limit = "Requested time limit is invalid (missing or exceeds some limit)";
     let order = "error: Incompatible begin and deadline time specification";
@@ -275,7 +283,7 @@ fn a_deadline_that_has_passed_or_comes_before_the_beginning_is_refused() {
 }
 
 #[test]
-fn test_only_tells_when_a_job_would_start_and_submits_none() {
+fn test_only_prints_the_start_and_submits_nothing() {
     let slotd = Slotd::start();
     let out = slotd.cmd("sbatch", &["--test-only", "-n", "2", "--wrap", "true"]).ok();
     let said = out.stderr;
@@ -294,7 +302,7 @@ fn test_only_tells_when_a_job_would_start_and_submits_none() {
 }
 
 #[test]
-fn quiet_prints_nothing_and_verbose_what_was_given() {
+fn quiet_prints_nothing_and_verbose_the_given_options() {
     let slotd = Slotd::start();
     let out = slotd.cmd("sbatch", &["-Q", "--parsable", "--wrap", "true"]).ok();
     assert_eq!((out.stdout.as_str(), out.stderr.as_str()), ("", ""));
@@ -303,7 +311,7 @@ fn quiet_prints_nothing_and_verbose_what_was_given() {
 }
 
 #[test]
-fn a_script_has_its_arguments() {
+fn script_gets_its_arguments() {
     let slotd = Slotd::start();
     slotd.write("job.sh", "#!/bin/sh\nfor word; do echo \"[$word]\"; done\n");
     let id = slotd.submit(&["job.sh", "a", "b c", "--wrap", "-n"]);
@@ -314,7 +322,7 @@ fn a_script_has_its_arguments() {
 }
 
 #[test]
-fn a_script_may_come_on_standard_input() {
+fn script_can_come_from_standard_input() {
     let slotd = Slotd::start();
     let script = "#!/bin/sh\n#SBATCH -o out.%j\necho from stdin\n";
     for (args, name) in [(&["--parsable"][..], "sbatch"), (&["--parsable", "/dev/stdin"], "stdin")]
@@ -329,7 +337,7 @@ fn a_script_may_come_on_standard_input() {
 }
 
 #[test]
-fn bad_scripts_are_refused_with_slurms_texts() {
+fn invalid_scripts_print_slurms_errors() {
     let slotd = Slotd::start();
     slotd.write("empty", "");
     slotd.write("plain", "echo x\n");
@@ -349,7 +357,8 @@ fn bad_scripts_are_refused_with_slurms_texts() {
 
 const RANK: &str = "echo rank $SLURM_PROCID of $SLURM_NTASKS";
 
-/// The lines that a script with this setting writes, in order, and what `show job` tells.
+/// Returns the lines that a script with this setting writes, in order, and how `show job` describes
+/// it.
 #[track_caller]
 fn ranks(setting: Option<&str>, script: &str) -> (String, String) {
     let setup = Slotd::setup();
@@ -365,25 +374,25 @@ fn ranks(setting: Option<&str>, script: &str) -> (String, String) {
 }
 
 #[test]
-fn a_script_with_n_tasks_runs_n_ranks() {
+fn script_with_n_tasks_runs_n_ranks() {
     let (lines, told) = ranks(None, &format!("#!/bin/sh\n#SBATCH -n 2\n{RANK}\n"));
     assert_eq!((lines.as_str(), told.as_str()), ("rank 0 of 2,rank 1 of 2", "ranks"));
 }
 
 #[test]
-fn a_script_that_starts_its_own_steps_runs_once() {
+fn script_that_starts_its_own_steps_runs_once() {
     let (lines, told) = ranks(None, &format!("#!/bin/sh\n#SBATCH -n 2\n{RANK}\nsrun echo step\n"));
     assert_eq!((lines.as_str(), told.as_str()), ("rank 0 of 2,step,step", "once"));
 }
 
 #[test]
-fn a_script_with_tasks_per_node_runs_once() {
+fn script_with_tasks_per_node_runs_once() {
     let (lines, told) = ranks(None, "#!/bin/sh\n#SBATCH --ntasks-per-node=2\necho alone\n");
     assert_eq!((lines.as_str(), told.as_str()), ("alone", "once"));
 }
 
 #[test]
-fn slotd_batch_tasks_settles_it_for_a_host() {
+fn slotd_batch_tasks_sets_it_for_a_host() {
     let script = format!("#!/bin/sh\n#SBATCH -n 2\n{RANK}\n");
     assert_eq!(ranks(Some("once"), &script), ("rank 0 of 2".to_owned(), "once".to_owned()));
     let script = format!("#!/bin/sh\n#SBATCH --ntasks-per-node=2\n{RANK}\n");

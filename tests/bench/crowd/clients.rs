@@ -1,4 +1,4 @@
-//! Many clients that submit at once, each as soon as it has the answer to its last submission.
+//! Many clients that submit concurrently, each again as soon as its last submission is answered.
 
 use crate::labs::{Labs, costs, submission};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 const CLIENTS: usize = 200;
 const EACH: usize = 50;
 
-/// How long each submission took.
+/// Returns the latency of each submission.
 fn crowd(lab: &Lab) -> Vec<Duration> {
     let root = lab.path("root");
     let mut sockets: Vec<_> =
@@ -58,6 +58,6 @@ fn measure(name: &str, lab: &Lab) {
 
 pub fn clients(labs: &mut Labs) {
     measure("empty queue", &Lab::start(2));
-    measure("100,000 wait", labs.long());
+    measure("100,000 pending", labs.long());
     measure("and 1,000,000 in the history", labs.past());
 }

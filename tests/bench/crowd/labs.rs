@@ -1,4 +1,4 @@
-//! Daemons with much to remember. Each is made when a part first asks for it.
+//! Daemons with large queues or histories. Each is created on first use.
 
 use diesel::connection::{Connection, SimpleConnection};
 use diesel::sqlite::SqliteConnection;
@@ -10,27 +10,27 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// Jobs that wait in what is long.
+/// The number of pending jobs in a long queue.
 pub const MANY: usize = 100_000;
-/// Tasks of an array that waits.
+/// The number of tasks in a pending array.
 const TASKS: u32 = 1_000_000;
-/// Records of a long history. The last tenth of them ended within the last day.
+/// The number of records in a long history. The last tenth of them ended within the last day.
 pub const RECORDS: usize = 1_000_000;
-/// Tasks that run when a daemon dies.
+/// The number of running tasks when a daemon is killed.
 pub const RUNNING: usize = 1000;
-/// CPUs of the queues through which others pass.
+/// The CPUs of the daemons with queues that other jobs overtake.
 const CPUS: u32 = 8;
-/// Different submissions that waiting jobs come from.
+/// The number of distinct submissions that the pending jobs are copied from.
 const KINDS: u32 = 48;
-/// No job of it runs.
+/// An account whose jobs can never run.
 const CONFIG: &str = "[[limit]]\naccount = \"full\"\njobs = 0\n";
 
-/// Daemons in whose queues most cannot start, and small jobs pass.
+/// Daemons whose queued jobs mostly cannot start, so that small jobs overtake them.
 pub struct Queues {
     pub empty: Lab,
-    /// An array waits.
+    /// With a pending array.
     pub array: Lab,
-    /// Jobs of a thousand shapes wait, for memory, for others, and for limits.
+    /// With pending jobs of a thousand shapes that wait for memory, other jobs or limits.
     pub mixed: Lab,
 }
 
@@ -38,14 +38,14 @@ impl Queues {
     pub fn named(&self) -> [(&'static str, &Lab); 3] {
         [
             ("empty queue", &self.empty),
-            ("1,000,000 tasks wait", &self.array),
-            ("100,000 mixed wait", &self.mixed),
+            ("1,000,000 tasks pending", &self.array),
+            ("100,000 mixed pending", &self.mixed),
         ]
     }
 }
 
 impl Drop for Queues {
-    /// A job outlives its daemon.
+    /// Cancels the running job, which would outlive its daemon.
     fn drop(&mut self) {
         for (_, lab) in self.named() {
             lab.run("scancel", &["-s", "KILL", "1"]);
@@ -86,7 +86,7 @@ impl Labs {
         })
     }
 
-    /// A daemon with [`MANY`] held jobs, all different.
+    /// Returns a daemon with [`MANY`] held jobs, all different.
     pub fn long(&mut self) -> &mut Lab {
         self.long.get_or_insert_with(|| {
             let lab = Lab::start(RUNNING as u32);
@@ -95,14 +95,14 @@ impl Labs {
         })
     }
 
-    /// A daemon with [`RECORDS`] that have ended, and [`MANY`] held jobs.
+    /// Returns a daemon with [`RECORDS`] ended jobs and [`MANY`] held ones.
     pub fn past(&mut self) -> &mut Lab {
         self.past.get_or_insert_with(past)
     }
 }
 
-/// A daemon with one job that has all memory but a little: what asks for more than that waits. CPUs
-/// are free, so that each shape has to be looked at.
+/// Starts a daemon with a job that uses almost all memory, so that larger jobs have to wait. CPUs
+/// are free, so the scheduler has to examine every shape.
 fn crowded() -> Lab {
     let lab = Lab::with(CPUS, CONFIG);
     let memory: u64 = lab
@@ -116,8 +116,8 @@ fn crowded() -> Lab {
     lab
 }
 
-/// [`crowded`] with [`MANY`] jobs, of which each third waits for something else: more memory, the
-/// end of another job, a limit.
+/// Starts a [`crowded`] daemon with [`MANY`] jobs. A third each waits for memory, for the end of
+/// another job and for a limit.
 fn mixed() -> Lab {
     let mut lab = crowded();
     for kind in 0..KINDS {
@@ -145,7 +145,7 @@ fn mixed() -> Lab {
     lab
 }
 
-/// The records of real jobs, with other numbers and times.
+/// Copies the records of real jobs with new IDs and times.
 fn past() -> Lab {
     const EACH: u32 = 10;
     let mut lab = Lab::start(2);
@@ -173,31 +173,31 @@ fn past() -> Lab {
     lab
 }
 
-/// Changes a database while no daemon has it.
+/// Modifies a database while no daemon uses it.
 fn change(lab: &mut Lab, sql: &str) {
     lab.while_stopped(|root| {
         let database = root.join("lib/state.db");
         let mut store =
             SqliteConnection::establish(database.to_str().expect("text")).expect("a database");
-        store.batch_execute(&format!("BEGIN; {sql} COMMIT;")).expect("the tables that there are");
+        store.batch_execute(&format!("BEGIN; {sql} COMMIT;")).expect("the known schema");
     });
 }
 
-/// So many held jobs, all different, by one call of `slotd submit`. How long that took.
+/// Submits this many different held jobs in one call of `slotd submit`. Returns the time it took.
 pub fn fill(lab: &Lab, jobs: usize) -> Duration {
     let line = |i| json!({ "wrap": format!("true {i}"), "name": format!("j{i}") }).to_string();
     let lines: Vec<String> = (0..jobs).map(line).collect();
-    fs::write(lab.path("lines"), lines.join("\n")).expect("room on the disk");
+    fs::write(lab.path("lines"), lines.join("\n")).expect("enough disk space");
     timed(|| {
         let mut submit = Command::new(slotd_kit::program());
         submit.args(["submit", "-H", "-o", "/dev/null"]).stdout(Stdio::null());
         submit.env("SLOTD_ROOT", lab.path("root")).current_dir(lab.dir.path());
-        submit.stdin(File::open(lab.path("lines")).expect("it was written"));
+        submit.stdin(File::open(lab.path("lines")).expect("the file was written"));
         assert!(submit.status().expect("the program").success());
     })
 }
 
-/// Has so many tasks run until they are ended.
+/// Starts this many tasks, which run until they are cancelled.
 pub fn all_run(lab: &Lab) {
     let tasks = format!("1-{RUNNING}");
     lab.run(
@@ -215,20 +215,20 @@ pub fn all_run(lab: &Lab) {
             "exec sleep 3000",
         ],
     );
-    // A job is running before its process is there.
+    // A job is RUNNING before its process exists.
     let sleeps = |pid: &i32| proc::cmdline(*pid).starts_with("sleep 3000");
     let running = || proc::of_directory(lab.dir.path()).iter().filter(|pid| sleeps(pid)).count();
     slotd_kit::until(|| (running() == RUNNING).then_some(())).expect("all tasks run");
 }
 
-/// Ends what runs.
+/// Cancels all running jobs.
 pub fn end_all(lab: &Lab) {
     lab.run("scancel", &["-s", "KILL", "--me", "-t", "R"]);
     let idle = || lab.run("squeue", &["-h", "-t", "R,CG"]).is_empty();
     slotd_kit::until(|| idle().then_some(())).expect("all have ended");
 }
 
-/// The request of a held job.
+/// Returns the request for a held job.
 pub fn submission(pid: usize) -> Vec<u8> {
     let script = b"#!/bin/sh\ntrue\n";
     let request = json!({
@@ -242,13 +242,13 @@ pub fn submission(pid: usize) -> Vec<u8> {
     wire::frame(submit.to_string().as_bytes(), script)
 }
 
-/// The time that the daemon has had on a CPU, and its scheduler's thread: it says what something
-/// costs, however busy the machine is with others.
+/// Returns the CPU time of the daemon and of its scheduler's thread. It measures the cost of an
+/// operation independently of the load of the machine.
 pub fn cpu(lab: &Lab) -> (Duration, Duration) {
-    proc::cpu_times(lab.daemon_pid()).expect("it lives")
+    proc::cpu_times(lab.daemon_pid()).expect("the daemon runs")
 }
 
-/// What each of so many things cost the daemon, in microseconds of CPU; how long they took.
+/// Returns the total time and the daemon's CPU time per item in microseconds.
 pub fn costs(lab: &Lab, count: usize, run: impl FnMut()) -> (Duration, f64) {
     let before = cpu(lab);
     let took = timed(run);
@@ -256,7 +256,7 @@ pub fn costs(lab: &Lab, count: usize, run: impl FnMut()) -> (Duration, f64) {
     (took, used.as_micros() as f64 / count as f64)
 }
 
-/// Bytes on the disk of all below a directory.
+/// Returns the disk usage of a directory in bytes.
 pub fn bytes(dir: &Path) -> u64 {
     use std::os::unix::fs::MetadataExt;
     let entries = fs::read_dir(dir).expect("a directory").flatten();

@@ -1,4 +1,4 @@
-//! What a daemon costs that waits, and how soon the next one answers after its death.
+//! The cost of an idle daemon, and the time that a new one needs to answer after a crash.
 
 use crate::labs::{self, Labs, MANY, RUNNING, all_run, cpu, end_all, fill};
 use serde_json::json;
@@ -11,7 +11,7 @@ use std::time::Duration;
 
 const IDLE: Duration = Duration::from_secs(30);
 
-/// Many jobs by one call, and the bytes of each.
+/// Many jobs in one call, and the memory and disk space per job.
 pub fn bytes(_: &mut Labs) {
     let mut lab = Lab::start(2);
     lab.run("sbatch", &["-W", "-o", "/dev/null", "--wrap", "true"]);
@@ -21,15 +21,15 @@ pub fn bytes(_: &mut Labs) {
     let took = fill(&lab, MANY);
     figure("slotd submit", MANY as f64 / took.as_secs_f64(), "/s");
     let cpu_us = (cpu(&lab).0 - cpu_before.0).as_micros() as f64;
-    figure("CPU of the daemon, a job of slotd submit", cpu_us / MANY as f64, "us");
+    figure("daemon CPU time per job of slotd submit", cpu_us / MANY as f64, "us");
     let each = |bytes: f64| bytes / MANY as f64;
-    figure("memory a pending job", each((resident(&lab) - before) * 1024.0), "bytes");
+    figure("memory per pending job", each((resident(&lab) - before) * 1024.0), "bytes");
     let database = fs::metadata(lab.path("root/lib/state.db")).expect("a database").len();
-    figure("database a pending job", each(database as f64), "bytes");
-    figure("files a pending job", each(labs::bytes(&lab.path("root/lib/jobs")) as f64), "bytes");
+    figure("database per pending job", each(database as f64), "bytes");
+    figure("files per pending job", each(labs::bytes(&lab.path("root/lib/jobs")) as f64), "bytes");
     lab.while_stopped(|_| {});
     figure(
-        "memory a pending job, of the next daemon",
+        "memory per pending job, after a restart",
         each((resident(&lab) - before) * 1024.0),
         "bytes",
     );
@@ -43,40 +43,40 @@ pub fn bytes(_: &mut Labs) {
     }
     few.run("sbatch", &["-W", "-o", "/dev/null", "--wrap", "true"]);
     figure(
-        "files an ended task",
+        "files per ended task",
         (labs::bytes(&few.path("root/lib/jobs")) - before.1) as f64 / f64::from(ENDED + 1),
         "bytes",
     );
     figure(
-        "database an ended task",
+        "database per ended task",
         (database() - before.0) as f64 / f64::from(ENDED + 1),
         "bytes",
     );
 }
 
-/// How often so many processes woke up so far.
+/// Returns the number of wake-ups of these processes so far.
 fn wakeups(pids: &[i32]) -> u64 {
     pids.iter().map(|pid| proc::wakeups(*pid)).sum()
 }
 
-/// An idle daemon, and one with many jobs that sleep, in the same seconds.
+/// An idle daemon, and one with many sleeping jobs, in the same seconds.
 pub fn idle(_: &mut Labs) {
     let (idle, busy) = (Lab::start(2), Lab::start(RUNNING as u32));
     idle.run("sbatch", &["-W", "-o", "/dev/null", "--wrap", "true"]);
     all_run(&busy);
     figure("resident, idle", proc::resident_kib(idle.daemon_pid()) as f64 / 1024.0, "MB");
-    let name = format!("resident, {RUNNING} jobs sleep");
+    let name = format!("resident, {RUNNING} sleeping jobs");
     figure(&name, proc::resident_kib(busy.daemon_pid()) as f64 / 1024.0, "MB");
     let (few, many) = ([idle.daemon_pid()], proc::of_directory(busy.dir.path()));
     idle.settle();
-    // Those that sleep are looked at less and less often.
+    // The longer jobs sleep, the less often they are sampled.
     for age in [0, 30, 60] {
         let before = (wakeups(&few), wakeups(&many));
         thread::sleep(IDLE);
         figure("wake-ups in 30 s, idle", (wakeups(&few) - before.0) as f64, "");
         let rate = (wakeups(&many) - before.1) as f64 / IDLE.as_secs_f64();
         figure(
-            &format!("wake-ups of {} processes, {RUNNING} jobs sleep, {age} s old", many.len()),
+            &format!("wake-ups of {} processes, {RUNNING} jobs asleep for {age} s", many.len()),
             rate,
             "/s",
         );
@@ -84,7 +84,7 @@ pub fn idle(_: &mut Labs) {
     end_all(&busy);
 }
 
-/// From the death of a daemon to the first answer of the next.
+/// The time from the death of a daemon to the first answer of the next one.
 pub fn recovery(labs: &mut Labs) {
     let lab = labs.long();
     all_run(lab);
@@ -96,7 +96,7 @@ pub fn recovery(labs: &mut Labs) {
         let (all, own) = cpu(lab);
         println!(
             "{:<44} {:9.2} s   {:.2} s of CPU, {:.2} of it in the first thread",
-            format!("recovery, {MANY} wait and {RUNNING} run"),
+            format!("recovery, {MANY} pending and {RUNNING} running"),
             took.as_secs_f64(),
             all.as_secs_f64(),
             own.as_secs_f64()

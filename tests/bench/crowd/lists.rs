@@ -1,4 +1,4 @@
-//! Long answers, and short ones out of much.
+//! Long answers, and short answers from a lot of data.
 
 use crate::labs::{Labs, MANY, RECORDS, fill};
 use slotd_kit::lab::{Lab, timed};
@@ -8,18 +8,18 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 const ROUNDS: usize = 11;
-/// Jobs of a list that HyperQueue gives, too.
+/// The number of jobs in the list that is compared with HyperQueue.
 const LISTED: usize = 10_000;
 
-/// A command whose output nobody reads.
+/// Runs a command and discards its output.
 fn quiet(lab: &Lab, line: &[&str]) {
     let mut command = Command::new(slotd_kit::program());
     command.args(line).env("SLOTD_ROOT", lab.path("root")).current_dir(lab.dir.path());
     assert!(command.stdout(Stdio::null()).status().expect("the program").success(), "{line:?}");
 }
 
-/// The median of HyperQueue's answer about as many jobs of one task each, as its client for Python
-/// has it.
+/// Prints the median time of HyperQueue's answer for the same number of one-task jobs, measured
+/// with its Python client.
 fn hyperqueue(lab: &Lab) {
     let python = std::env::var("SLOTD_BENCH_PYTHON").unwrap_or_else(|_| "python3".to_owned());
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/bench/hq_list.py");
@@ -58,7 +58,7 @@ pub fn lists(labs: &mut Labs) {
     hyperqueue(&few);
 }
 
-/// A call that submits a job that runs at once, until the call is over.
+/// Returns the time to submit a job that can run at once, then waits for the job.
 fn sbatch(lab: &Lab) -> std::time::Duration {
     let took = timed(|| quiet(lab, &["sbatch", "-J", "one", "-o", "/dev/null", "--wrap", "true"]));
     quiet(
@@ -93,6 +93,6 @@ pub fn history(labs: &mut Labs) {
         });
     }
     turns.add("sbatch, empty", || sbatch(&empty));
-    turns.add("sbatch, 100,000 wait, 1,000,000 ended", || sbatch(lab));
+    turns.add("sbatch, 100,000 pending, 1,000,000 ended", || sbatch(lab));
     turns.measure(ROUNDS * 5);
 }

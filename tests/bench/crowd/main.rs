@@ -1,10 +1,10 @@
-//! What a crowd costs: long queues, a long history, many clients at once, many jobs that run. One
-//! run prints a line `name value unit` a figure, with its ratio where it stands beside another:
-//! `cargo bench --bench crowd [-- PART…]`. What is compared is measured in turns, so that a busy
-//! machine is busy for all; the median counts.
+//! Scalability benchmarks: long queues, a long history, many concurrent clients, many running jobs.
+//! Each figure is printed as a line `name value unit`, with a ratio if it is compared with another:
+//! `cargo bench --bench crowd [-- PART…]`. Compared measurements are taken in turn, so that other
+//! load on the machine affects all of them alike; the median counts.
 //!
-//! A peer that is not installed is left out: task-spooler (`tsp`), and HyperQueue (the package from
-//! PyPI, in the Python that `SLOTD_BENCH_PYTHON` names).
+//! Peers that are not installed are left out: task-spooler (`tsp`) and HyperQueue (the PyPI
+//! package, in the Python given by `SLOTD_BENCH_PYTHON`).
 
 mod clients;
 mod labs;
@@ -15,7 +15,7 @@ mod queue;
 use labs::Labs;
 use std::fs;
 
-/// A part and what measures it.
+/// The name of a part and its benchmark.
 type Part = (&'static str, fn(&mut Labs));
 
 const PARTS: [Part; 9] = [

@@ -1,4 +1,4 @@
-//! Whether those that come and go feel those that wait.
+//! The effect of pending jobs on jobs and commands that overtake them.
 
 use crate::labs::{Labs, MANY, costs, cpu, submission};
 use serde_json::{Value, json};
@@ -10,16 +10,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-/// Tasks of an array that passes those that wait.
+/// The number of tasks in an array that overtakes the pending jobs.
 const PASSING: usize = 400;
-/// Turns.
+/// The number of rounds.
 const ROUNDS: usize = 7;
-/// Submissions under way at once, each by a connection of its own.
+/// The number of concurrent submissions, each on its own connection.
 const CLIENTS: usize = 16;
 const SUBMISSIONS: usize = 3200;
 
-/// What is measured in turns, of several daemons: how long so many things take each, beside the
-/// first of them.
+/// Measures several daemons in turn, and prints the rate and CPU time of each, compared with the
+/// first.
 fn compared(what: &str, count: usize, labs: &[(&str, &Lab)], run: impl Fn(&Lab)) {
     let mut measured: Vec<(Vec<Duration>, Vec<f64>)> =
         labs.iter().map(|_| Default::default()).collect();
@@ -48,15 +48,15 @@ fn compared(what: &str, count: usize, labs: &[(&str, &Lab)], run: impl Fn(&Lab))
     }
 }
 
-/// What sdiag counts.
+/// Returns the statistics of `sdiag`.
 fn diagnostics(lab: &Lab, reset: bool) -> Value {
     let answer = wire::ask(&lab.path("root"), &json!({ "Diagnostics": { "reset": reset } }))
         .expect("an answer");
     answer["Diagnostics"].clone()
 }
 
-/// The mean of a round that looks at all and starts nothing, in microseconds: each submission asks
-/// for one.
+/// Returns the mean time in microseconds of a scheduling round that examines all jobs and starts
+/// none. Each submission triggers one.
 fn round_us(lab: &Lab) -> f64 {
     diagnostics(lab, true);
     for _ in 0..60 {
@@ -73,11 +73,11 @@ pub fn rounds(labs: &mut Labs) {
     let line = ["-W", "-t", "1", "--mem", "1", "-a", &array, "-o", "/dev/null", "--wrap", "true"];
     compared("dispatch", PASSING, &queues.named(), |lab| drop(lab.run("sbatch", &line)));
     for (name, lab) in queues.named() {
-        figure(&format!("round that starts nothing, {name}"), round_us(lab), "us");
+        figure(&format!("round without starts, {name}"), round_us(lab), "us");
     }
 }
 
-/// Held jobs by several connections, one answer each.
+/// Submits held jobs on several connections, each with one request at a time.
 fn submit(lab: &Lab) {
     let root = lab.path("root");
     let mut sockets: Vec<_> =
@@ -99,11 +99,11 @@ pub fn submissions(labs: &mut Labs) {
     let long: &Lab = labs.long();
     let held = format!("{MANY} held");
     compared("submission", SUBMISSIONS, &[("empty queue", &empty), (&held, long)], submit);
-    hopeless();
+    unsatisfiable();
 }
 
-/// Tasks whose counterparts are not there are cancelled at their submission.
-fn hopeless() {
+/// Submits tasks whose counterparts do not exist, which are cancelled at once.
+fn unsatisfiable() {
     let lab = Lab::start(1);
     lab.run("sbatch", &["-H", "-a", "0", "-o", "/dev/null", "--wrap", "true"]);
     let line = [
@@ -121,7 +121,7 @@ fn hopeless() {
     figure("sbatch of 20,000 tasks that never run", took.as_secs_f64() * 1000.0, "ms");
 }
 
-/// The worst of a command while another one runs again and again, in milliseconds.
+/// Returns the worst time in milliseconds of a command while another one runs in a loop.
 fn worst_beside(lab: &Lab, line: &[&str], other: &[&str]) -> f64 {
     let is_over = AtomicBool::new(false);
     thread::scope(|scope| {
@@ -137,7 +137,7 @@ fn worst_beside(lab: &Lab, line: &[&str], other: &[&str]) -> f64 {
     })
 }
 
-/// What looks far ahead, and who asks for something small beside it.
+/// Predictions far into the future, and small requests at the same time.
 pub fn forecasts(labs: &mut Labs) {
     let queues = labs.queues();
     let mut turns = Turns::new();
@@ -154,12 +154,12 @@ pub fn forecasts(labs: &mut Labs) {
     let lab = &queues.mixed;
     let worst =
         worst_beside(lab, &["squeue", "-h", "-j", "1"], &["squeue", "--start", "-h", "-j", "1000"]);
-    figure("worst squeue -j beside squeue --start", worst, "ms");
+    figure("worst squeue -j during squeue --start", worst, "ms");
     let worst = worst_beside(
         lab,
         &["sbatch", "-H", "-d", "afterok:1", "--wrap", "true"],
         &["sacct", "-a", "-S", "2000-01-01"],
     );
-    figure("worst sbatch -d beside a long sacct", worst, "ms");
-    figure("scheduler's CPU time so far", cpu(lab).1.as_secs_f64(), "s");
+    figure("worst sbatch -d during a long sacct", worst, "ms");
+    figure("scheduler's total CPU time", cpu(lab).1.as_secs_f64(), "s");
 }

@@ -1,4 +1,4 @@
-//! What once broke when somebody tried to break it, each with a test that it does not any more.
+//! Regression tests for unusual places: full devices, names that are not UTF-8, odd paths.
 
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::stat::Mode;
@@ -13,7 +13,7 @@ use std::os::unix::process::CommandExt;
 use std::process::Stdio;
 
 #[test]
-fn a_full_standard_output_is_an_error_and_no_panic_and_the_job_is_told() {
+fn a_full_standard_output_is_an_error_that_names_the_submitted_job() {
     let slotd = Slotd::start();
     let mut sbatch = slotd.command("sbatch");
     let full = OpenOptions::new().write(true).open("/dev/full").unwrap();
@@ -21,13 +21,13 @@ fn a_full_standard_output_is_an_error_and_no_panic_and_the_job_is_told() {
     let out = sbatch.output().unwrap();
     assert_eq!(out.status.code(), Some(1));
     let stderr = String::from_utf8(out.stderr).unwrap();
-    assert!(stderr.starts_with("sbatch: error: standard output: "), "{stderr}");
+    assert!(stderr.starts_with("sbatch: error: cannot write to standard output: "), "{stderr}");
     assert!(stderr.ends_with("sbatch: error: job 1 was submitted\n"), "{stderr}");
     slotd.wait_end(1);
 }
 
 #[test]
-fn a_script_without_end_is_refused() {
+fn an_endless_script_is_refused() {
     let slotd = Slotd::start();
     let out = slotd.cmd("sbatch", &["/dev/zero"]).fails(1);
     assert!(
@@ -39,7 +39,7 @@ fn a_script_without_end_is_refused() {
 }
 
 #[test]
-fn a_working_directory_that_is_no_text_is_refused() {
+fn a_working_directory_that_is_not_utf8_is_refused() {
     let slotd = Slotd::start();
     let dir = slotd.work().join(OsStr::from_bytes(b"bad\xff"));
     fs::create_dir(&dir).unwrap();
@@ -50,11 +50,11 @@ fn a_working_directory_that_is_no_text_is_refused() {
         assert!(out.stderr.contains("not valid UTF-8"), "{command}: {}", out.stderr);
     }
     assert!(slotd.all_records().is_empty());
-    assert_eq!(fs::read_dir(slotd.work()).unwrap().count(), 1, "no other directory was made");
+    assert_eq!(fs::read_dir(slotd.work()).unwrap().count(), 1, "another directory was created");
 }
 
 #[test]
-fn a_runtime_root_that_is_no_text_is_refused() {
+fn a_runtime_root_that_is_not_utf8_is_refused() {
     let slotd = Slotd::setup().prepare();
     let mut daemon = slotd.daemon_command();
     let root = slotd.work().join(OsStr::from_bytes(b"root\xff"));
@@ -68,7 +68,7 @@ fn a_runtime_root_that_is_no_text_is_refused() {
 #[test]
 fn a_relative_runtime_root_is_absolute_for_its_jobs() {
     let mut slotd = Slotd::setup().prepare();
-    // Daemons of tests start in `/`.
+    // The daemons of tests start in `/`.
     let relative = slotd.root.strip_prefix("/").unwrap().display().to_string();
     slotd.reset_var("SLOTD_ROOT", relative);
     slotd.start_daemon();
@@ -90,7 +90,7 @@ fn a_job_name_with_a_newline_is_one_row() {
 }
 
 #[test]
-fn runner_sh_runs_whatever_is_in_the_path_of_the_root() {
+fn runner_sh_runs_under_a_root_with_special_characters() {
     let mut slotd = Slotd::setup().prepare();
     slotd.root = slotd.base.join("odd '\"\ntouch $HOME");
     slotd.start_daemon();
@@ -105,7 +105,7 @@ fn runner_sh_runs_whatever_is_in_the_path_of_the_root() {
 }
 
 #[test]
-fn more_clients_than_the_usual_limit_on_files_keep_nobody_out() {
+fn the_daemon_serves_more_clients_than_the_soft_limit_on_files() {
     let slotd = Slotd::setup().prepare();
     let mut command = slotd.daemon_command();
     let low = || {
@@ -122,7 +122,7 @@ fn more_clients_than_the_usual_limit_on_files_keep_nobody_out() {
     assert_eq!(
         slotd.read("out"),
         "100\n",
-        "jobs have the limit of their submitter, not the one that the daemon raised"
+        "jobs have their submitter's limit, not the raised one of the daemon"
     );
     drop(idle);
     daemon.kill().unwrap();
@@ -130,24 +130,24 @@ fn more_clients_than_the_usual_limit_on_files_keep_nobody_out() {
 }
 
 #[test]
-fn a_job_that_waits_for_the_reader_of_its_output_pipe_ends_by_the_first_signal() {
+fn a_job_that_waits_for_a_reader_of_its_output_pipe_can_be_cancelled() {
     let slotd = Slotd::setup().set("SLOTD_KILL_WAIT", 1000).start();
     mkfifo(&slotd.path("pipe"), Mode::S_IRWXU).unwrap();
     let job = slotd.wrap(&["-o", "pipe"], "echo never");
-    // Made just before its task is.
+    // The script is written just before its task starts.
     slotd.wait("the script", || slotd.job_dir(job).join("runner.sh").exists().then_some(()));
     slotd.cancel(job);
     slotd.wait_state(job, "CANCELLED");
 }
 
 #[test]
-fn who_waits_hears_of_the_end_however_soon_ended_jobs_leave_the_memory() {
+fn waiting_clients_get_the_exit_code_even_if_ended_jobs_are_forgotten_at_once() {
     let slotd = Slotd::setup().set("SLOTD_MIN_JOB_AGE", 0).start();
     let waits = |args: &[&str], script: &str| {
         slotd.cmd("sbatch", &[&["-W", "--wrap", script], args].concat())
     };
     waits(&[], "exit 3").fails(3);
-    // The task that has the array's number ends, and is forgotten, before the others.
+    // The task with the array's job ID ends, and is forgotten, before the others.
     waits(
         &["-a", "0-2"],
         "[ $SLURM_JOB_ID = $SLURM_ARRAY_JOB_ID ] || sleep 0.3; exit $SLURM_ARRAY_TASK_ID",

@@ -1,5 +1,5 @@
-//! Clients that are broken, rude or gone: the daemon lives and answers the next one (issue of bad
-//! input).
+//! Broken, misbehaving or dead clients must not affect the daemon: it survives and serves the next
+//! client.
 
 use serde_json::json;
 use slotd_kit::wire::{ask, connect, drain, frame, header, receive};
@@ -7,50 +7,51 @@ use slotd_kit::{Slotd, proc, until};
 use std::io::Write;
 use std::net::Shutdown;
 
-/// The daemon is the same process as before, and works.
+/// Asserts that the daemon is still the same process and runs jobs.
 #[track_caller]
-fn is_well(slotd: &Slotd) {
+fn assert_works(slotd: &Slotd) {
     let pong = ask(&slotd.root, &json!("Ping")).unwrap();
-    assert_eq!(pong["Pong"]["pid"], slotd.daemon_pid(), "another daemon answers");
+    assert_eq!(pong["Pong"]["pid"], slotd.daemon_pid(), "a different daemon answered");
     let job = slotd.wrap(&[], "true");
     slotd.wait_state(job, "COMPLETED");
 }
 
-/// Sends bytes, ends the stream, and returns what the daemon says to that.
-fn say(slotd: &Slotd, bytes: &[u8]) -> String {
+/// Sends bytes, closes the sending side, and returns the daemon's response.
+fn exchange(slotd: &Slotd, bytes: &[u8]) -> String {
     let mut socket = connect(&slotd.root).unwrap();
-    // The daemon may have closed its side before it read everything.
+    // The daemon may close the connection before it has read everything.
     drop(socket.write_all(bytes));
     drop(socket.shutdown(Shutdown::Write));
     String::from_utf8_lossy(&drain(socket)).into_owned()
 }
 
 #[test]
-fn another_language_is_answered_and_turned_away() {
+fn a_client_of_another_protocol_is_refused() {
     let slotd = Slotd::start();
-    let answer = say(&slotd, b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    let answer = exchange(&slotd, b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n");
     assert!(answer.contains("does not speak slotd's protocol"), "{answer}");
-    is_well(&slotd);
+    assert_works(&slotd);
 }
 
 #[test]
-fn a_frame_that_announces_too_much_is_refused_before_it_comes() {
+fn a_frame_that_is_too_long_is_refused_by_its_header() {
     let slotd = Slotd::start();
     for lengths in [(u32::MAX, 0), (0, u32::MAX), (u32::MAX, u32::MAX), (64 << 20, 0)] {
         let mut socket = connect(&slotd.root).unwrap();
         socket.write_all(&header(lengths.0, lengths.1)).unwrap();
-        // Nothing more is sent, and the connection is left open: the refusal must come by itself.
+        // Nothing more is sent and the connection stays open, so the refusal must not wait for the
+        // announced bytes.
         let answer = receive(&mut socket).unwrap();
         assert!(
             answer["Refused"]["Malformed"].as_str().unwrap().contains("longer than"),
             "{answer}"
         );
     }
-    is_well(&slotd);
+    assert_works(&slotd);
 }
 
 #[test]
-fn half_a_frame_and_then_nothing_harms_nobody() {
+fn incomplete_frames_do_not_affect_other_clients() {
     let slotd = Slotd::start();
     let whole = frame(br#""Ping""#, b"");
     let halves: Vec<_> = (1..whole.len())
@@ -60,13 +61,13 @@ fn half_a_frame_and_then_nothing_harms_nobody() {
             socket
         })
         .collect();
-    is_well(&slotd);
+    assert_works(&slotd);
     drop(halves);
-    is_well(&slotd);
+    assert_works(&slotd);
 }
 
 #[test]
-fn a_frame_that_comes_byte_by_byte_is_understood() {
+fn a_frame_may_arrive_byte_by_byte() {
     let slotd = Slotd::start();
     let mut socket = connect(&slotd.root).unwrap();
     for byte in frame(br#""Ping""#, b"") {
@@ -76,7 +77,7 @@ fn a_frame_that_comes_byte_by_byte_is_understood() {
 }
 
 #[test]
-fn several_requests_in_one_breath_are_answered_in_order() {
+fn pipelined_requests_are_answered_in_order() {
     let slotd = Slotd::start();
     let mut socket = connect(&slotd.root).unwrap();
     let requests =
@@ -89,7 +90,7 @@ fn several_requests_in_one_breath_are_answered_in_order() {
 }
 
 #[test]
-fn malformed_json_is_refused_and_the_connection_goes_on() {
+fn malformed_json_is_refused_and_the_connection_stays_open() {
     let slotd = Slotd::start();
     let mut socket = connect(&slotd.root).unwrap();
     let deep = "[".repeat(100_000);
@@ -111,21 +112,21 @@ fn malformed_json_is_refused_and_the_connection_goes_on() {
     }
     socket.write_all(&frame(br#""Ping""#, b"")).unwrap();
     assert!(receive(&mut socket).unwrap()["Pong"].is_object());
-    is_well(&slotd);
+    assert_works(&slotd);
 }
 
 #[test]
-fn another_version_is_told_both_versions() {
+fn another_protocol_version_is_refused_with_its_number() {
     let slotd = Slotd::start();
     let mut bytes = frame(br#""Ping""#, b"");
     bytes[4] = 99;
-    let answer = say(&slotd, &bytes);
+    let answer = exchange(&slotd, &bytes);
     assert!(answer.contains("protocol version 99"), "{answer}");
-    is_well(&slotd);
+    assert_works(&slotd);
 }
 
 #[test]
-fn a_script_shorter_than_announced_submits_nothing() {
+fn a_script_shorter_than_announced_is_refused() {
     let slotd = Slotd::start();
     let submit = json!({ "Submit": {
         "request": { "name": "short", "user": "u", "work_dir": "/", "submit_line": "", "submit_host": "" },
@@ -135,14 +136,14 @@ fn a_script_shorter_than_announced_submits_nothing() {
     let answer = receive(&mut socket).unwrap();
     assert!(answer.to_string().contains("shorter than announced"), "{answer}");
     assert!(slotd.all_records().is_empty());
-    is_well(&slotd);
+    assert_works(&slotd);
 }
 
 #[test]
-fn a_request_that_asks_for_the_impossible_is_refused() {
+fn impossible_requests_do_not_affect_the_daemon() {
     let slotd = Slotd::start();
-    // What no command would send: numbers at the edge, a step of a job that is none, a job of no
-    // size.
+    // Requests that no command sends: extreme numbers, a step of a job that does not exist, a job
+    // of size zero.
     let launch = json!({ "LaunchStep": {
         "job": 77, "client": { "pid": 1, "start_ticks": 0 }, "again": false, "argv": [], "work_dir": "/",
         "umask": null, "streams": [], "pty": true, "client_line": 9, "label": false,
@@ -152,7 +153,7 @@ fn a_request_that_asks_for_the_impossible_is_refused() {
     let mut launch = launch;
     launch["LaunchStep"]["request"]["cpu_bind"] = json!("nonsense");
     assert!(ask(&slotd.root, &launch).is_err());
-    // Where those that are taken write to.
+    // The working directory of the jobs that are accepted.
     let work = slotd.work();
     for request in [
         json!({ "request": { "ntasks": u32::MAX, "cpus_per_task": u32::MAX, "work_dir": work } }),
@@ -164,7 +165,7 @@ fn a_request_that_asks_for_the_impossible_is_refused() {
         let mut submit = json!({ "script_len": 0, "wait": false, "test_only": false, "client": { "pid": 1, "start_ticks": 0 } });
         submit["request"] = request["request"].clone();
         submit["request"]["name"] = json!("edge");
-        // Refused or taken: either is an answer.
+        // Both a refusal and a submission are fine.
         drop(ask(&slotd.root, &json!({ "Submit": submit })));
     }
     for request in [
@@ -175,11 +176,11 @@ fn a_request_that_asks_for_the_impossible_is_refused() {
     ] {
         drop(ask(&slotd.root, &request));
     }
-    is_well(&slotd);
+    assert_works(&slotd);
 }
 
 #[test]
-fn descriptors_that_nobody_asked_for_are_closed() {
+fn unexpected_descriptors_are_closed() {
     let slotd = Slotd::start();
     let open = || std::fs::read_dir(format!("/proc/{}/fd", slotd.daemon_pid())).unwrap().count();
     let ping = frame(br#""Ping""#, b"");
@@ -204,43 +205,43 @@ fn descriptors_that_nobody_asked_for_are_closed() {
         .unwrap();
         assert!(receive(&mut socket).unwrap()["Pong"].is_object());
     }
-    // 160 came in; some of its own the daemon may have opened meanwhile.
+    // The daemon received 160 descriptors, and may have opened some itself in the meantime.
     let closed = until(|| (open() < before + 8).then_some(()));
     assert!(closed.is_some(), "{} descriptors were open before, {} are now", before, open());
 }
 
 #[test]
-fn a_client_that_dies_after_its_request_leaves_a_whole_job_or_none() {
+fn a_killed_client_leaves_a_complete_job_or_none() {
     let slotd = Slotd::start();
     for i in 0..20 {
         let mut command = slotd.command("sbatch");
         command.args(["-J", &format!("vanish{i}"), "--wrap", "true"]);
         let running = slotd.spawn(command);
-        // Whatever moment that is.
+        // The signal arrives at an arbitrary moment.
         running.signal(proc::KILL);
         drop(running);
     }
-    is_well(&slotd);
+    assert_works(&slotd);
     for record in slotd.all_records() {
         slotd.wait_state(record.id(), "COMPLETED");
     }
 }
 
 #[test]
-fn a_reader_that_does_not_read_blocks_nobody() {
+fn a_client_that_does_not_read_blocks_nobody() {
     let slotd = Slotd::start();
     for _ in 0..50 {
         slotd.wrap(&["-H"], "true");
     }
-    let mut mute = connect(&slotd.root).unwrap();
-    mute.set_nonblocking(true).unwrap();
+    let mut silent = connect(&slotd.root).unwrap();
+    silent.set_nonblocking(true).unwrap();
     let jobs = frame(json!({ "Jobs": {} }).to_string().as_bytes(), b"");
-    // Until no more fits: the daemon has stopped to read, since its answers are not taken.
+    // Send until the socket is full: the daemon stops reading because its responses are not read.
     let mut sent = 0;
-    while sent < 5000 && mute.write_all(&jobs).is_ok() {
+    while sent < 5000 && silent.write_all(&jobs).is_ok() {
         sent += 1;
     }
-    is_well(&slotd);
+    assert_works(&slotd);
 }
 
 #[test]
@@ -256,7 +257,7 @@ fn two_hundred_connections_at_once_are_served() {
 }
 
 #[test]
-fn the_socket_is_for_its_user_alone() {
+fn only_the_owner_can_access_the_socket_and_the_database() {
     use std::os::unix::fs::PermissionsExt;
     let slotd = Slotd::start();
     let mode =

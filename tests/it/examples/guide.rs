@@ -1,9 +1,9 @@
-//! A Slurm guide's commands for submission, as written there, and scripts with the header it
+//! The submission commands of a Slurm guide, unchanged, and scripts with the header that it
 //! teaches.
 
 use slotd_kit::{Setup, Slotd, most_at_once};
 
-/// A host with what the guide's script asks for, and with the programs that it calls.
+/// Returns the setup of a host with the resources that the guide's script requests.
 fn cluster() -> Setup {
     Slotd::setup()
         .set("SLOTD_CPUS", 32)
@@ -11,8 +11,9 @@ fn cluster() -> Setup {
         .set("SLOTD_GPU_COUNT", 4)
 }
 
-/// `python` tells what it was called with; `module` and `activate` do nothing.
-fn with_programs(slotd: &Slotd) {
+/// Installs the programs that the script calls: `python` prints its arguments, `module` and
+/// `activate` do nothing.
+fn install_programs(slotd: &Slotd) {
     for (name, text) in [
         ("python", "#!/bin/sh\necho \"rank $SLURM_PROCID: $*\"\n"),
         ("module", "#!/bin/sh\n"),
@@ -55,7 +56,7 @@ fn srun_on_two_nodes_is_refused_as_slurm_refuses_it() {
 #[test]
 fn srun_on_one_node() {
     let slotd = cluster().start();
-    with_programs(&slotd);
+    install_programs(&slotd);
     let out = slotd.sh("srun --nodes=1 --ntasks=8 python distributed_train.py").ok();
     let mut lines = out.lines();
     lines.sort();
@@ -70,9 +71,9 @@ fn salloc_nodes_gres_time() {
     let mut command = slotd.shell();
     command.arg("-c").arg("salloc --nodes=1 --gres=gpu:2 --time=01:00:00");
     let out = slotd.feed(command, "echo $SLURM_JOB_ID has $SLURM_GPUS_ON_NODE; exit\n").ok();
-    let said = format!("{}{}", out.stdout, out.stderr);
-    assert!(said.contains("Granted job allocation 1"), "{said}");
-    assert!(said.contains("1 has 2"), "{said}");
+    let both = format!("{}{}", out.stdout, out.stderr);
+    assert!(both.contains("Granted job allocation 1"), "{both}");
+    assert!(both.contains("1 has 2"), "{both}");
     assert_eq!(slotd.wait_end(1).state(), "COMPLETED");
     assert_eq!(slotd.sacct(1, "Timelimit"), "01:00:00");
 }
@@ -80,7 +81,7 @@ fn salloc_nodes_gres_time() {
 #[test]
 fn the_job_script_with_the_full_header() {
     let slotd = cluster().start();
-    with_programs(&slotd);
+    install_programs(&slotd);
     let body = "set -euo pipefail\n\
         trap 'echo \"Job $SLURM_JOB_ID failed at line $LINENO\" >&2' ERR\n\
         # --- Environment ---\n\
@@ -107,7 +108,7 @@ fn the_job_script_with_the_full_header() {
 }
 
 #[test]
-fn the_trap_tells_which_line_failed() {
+fn the_trap_prints_the_line_that_failed() {
     let slotd = cluster().start();
     let body = "set -euo pipefail\n\
         trap 'echo \"Job $SLURM_JOB_ID failed at line $LINENO\" >&2' ERR\n\
@@ -134,12 +135,12 @@ const SWEEP: &str = "#!/bin/bash\n\
 #[test]
 fn the_array_script() {
     let slotd = cluster().start();
-    with_programs(&slotd);
+    install_programs(&slotd);
     slotd.write("sweep.sh", SWEEP);
     slotd.sh("sbatch sweep.sh").ok();
     let records = slotd.wait_array(1, 100);
     assert!(records.iter().all(|job| job.state() == "COMPLETED"));
-    // One GPU each, and there are four.
+    // Each task has one of the four GPUs.
     assert!(most_at_once(&records) <= 4);
     assert_eq!(slotd.read("logs/sweep_1_0.out"), "rank 0: train.py --lr 1e-2 --seed 0\n");
     assert_eq!(slotd.read("logs/sweep_1_98.out"), "rank 0: train.py --lr 5e-4 --seed 19\n");
@@ -150,7 +151,7 @@ fn array_job_controls() {
     let slotd = cluster().start();
     slotd.write("sweep.sh", format!("#!/bin/sh\n#SBATCH --gres=gpu:1\n{}\n", slotd.gate("go")));
     slotd.sh("sbatch --array=0-99%10 sweep.sh").ok();
-    // Ten at most, of which the four GPUs let four run.
+    // The array allows ten at a time, the four GPUs only four.
     slotd.wait("four tasks", || {
         let running = slotd.records(1).iter().filter(|job| job.state() == "RUNNING").count();
         (running == 4).then_some(())
@@ -189,7 +190,7 @@ fn the_dependency_types() {
     let gate = slotd.gate("go");
     let [good, bad] = [slotd.wrap(&[], &gate), slotd.wrap(&[], &format!("{gate}; exit 1"))];
     let on = |expression: String| slotd.wrap(&[&format!("--dependency={expression}")], "true");
-    // After it has started.
+    // Satisfied once the other job has started.
     slotd.wait_state(on(format!("after:{good}")), "COMPLETED");
     let met = [
         on(format!("afterok:{good}")),
@@ -205,8 +206,8 @@ fn the_dependency_types() {
 }
 
 #[test]
-fn asking_for_more_gpus_than_there_are_is_refused_at_once() {
-    // The guide's Slurm queues it for ever; slotd says so at submission, in Slurm's words.
+fn requesting_too_many_gpus_is_refused_at_once() {
+    // The guide says that Slurm queues this forever. slotd refuses it, with Slurm's words.
     let slotd = cluster().start();
     let out = slotd.sh("sbatch --gres=gpu:8 --wrap true").fails(1);
     let words = "sbatch: error: Batch job submission failed: Requested node configuration is not available\n";
@@ -254,7 +255,7 @@ fn graceful_shutdown_on_time_limit() {
         while :; do sleep 0.05; done\n";
     let id = slotd.script(&["-J", "train"], script);
     slotd.wait_text(&format!("train_{id}.log"), "ready");
-    // Five minutes before its end is now.
+    // That leaves five minutes, so the signal is due.
     slotd.limit(id, 301);
     slotd.wait_state(id, "COMPLETED");
     assert_eq!(slotd.read("checkpoint"), "saved\n");
@@ -275,7 +276,7 @@ fn graceful_shutdown_of_the_handler_in_python() {
         print('ready', flush=True)\n\
         while True: time.sleep(0.05)\n";
     slotd.write("train.py", program);
-    // Without `B:` the step is told, and the batch script is not.
+    // Without `B:` only the step is signalled, not the batch script.
     let id = slotd.wrap(
         &["--time=10", "--signal=USR1@300", "-o", "log"],
         "srun python3 train.py; echo code $?",

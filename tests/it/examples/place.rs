@@ -1,5 +1,5 @@
-//! A daemon of its own for a test: its root, its home and its commands lie in a temporary
-//! directory, and nothing of the caller's environment reaches it.
+//! An isolated daemon for a test: its root, home and commands are in a temporary directory, and it
+//! does not inherit the caller's environment.
 
 use slotd_kit::program;
 use slotd_kit::scripts::{commands, wait_for};
@@ -8,7 +8,7 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-/// A home, a root below it, the commands, and a daemon that can be killed and started again.
+/// A home directory with a root and the commands, and a daemon that can be killed and restarted.
 pub struct Place {
     dir: tempfile::TempDir,
     settings: Vec<(&'static str, &'static str)>,
@@ -16,7 +16,7 @@ pub struct Place {
 }
 
 impl Place {
-    /// Starts the daemon with the given variables, and waits until it answers.
+    /// Starts the daemon with these variables and waits until it responds.
     pub fn new(settings: &[(&'static str, &'static str)]) -> Place {
         let dir = slotd_kit::tempdir();
         let mut place = Place { dir, settings: settings.to_vec(), daemon: None };
@@ -39,7 +39,7 @@ impl Place {
         self.path("root")
     }
 
-    /// A program in the environment of this place, with empty standard input.
+    /// Returns a command in this environment, with empty standard input.
     pub fn command(&self, program: impl AsRef<Path>) -> Command {
         let mut command = Command::new(program.as_ref());
         command
@@ -72,11 +72,11 @@ impl Place {
         );
     }
 
-    /// As a crash does it: nothing is said goodbye to.
+    /// Kills the daemon without a shutdown, as a crash would.
     pub fn kill_daemon(&mut self) {
         if let Some(mut daemon) = self.daemon.take() {
-            daemon.kill().expect("it was ours");
-            daemon.wait().expect("it was ours");
+            daemon.kill().expect("our child process");
+            daemon.wait().expect("our child process");
         }
     }
 
@@ -87,7 +87,7 @@ impl Place {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        // What a failed test left running would outlive the daemon.
+        // Jobs that a failed test left running would outlive the daemon.
         let _ = self.command("scancel").args(["--me", "--quiet"]).output();
         self.kill_daemon();
     }

@@ -1,21 +1,21 @@
-//! Which options the invocations use that came out the same.
+//! The options of the invocations that gave the same result.
 
 use super::record::invocations;
 use std::collections::BTreeSet;
 use std::fs;
 
-/// An option as the help of its command has it.
+/// An option from the help of its command.
 #[derive(Debug)]
 struct Known {
     short: Option<char>,
     long: String,
-    /// What follows is its value.
+    /// The next word is its value.
     has_value: bool,
-    /// Its value is within the word, after `=`, or there is none.
+    /// Its optional value follows `=` in the same word.
     may_have_value: bool,
 }
 
-/// Commands and the long names of their options, in order.
+/// Returns the commands and the long names of their options, in order.
 pub fn replayed() -> BTreeSet<(String, String)> {
     invocations()
         .filter(|one| one.mark().is_same_for_all())
@@ -41,7 +41,7 @@ fn is_assignment(word: &str) -> bool {
         .is_some_and(|(name, _)| name.chars().all(|c| c.is_ascii_uppercase() || c == '_'))
 }
 
-/// What follows the options of these is another command, or the arguments of a script.
+/// Returns whether the operands of this command are another command or a script with its arguments.
 fn ends_at_operand(command: &str) -> bool {
     ["sbatch", "srun", "salloc"].contains(&command)
 }
@@ -82,14 +82,14 @@ fn options<'a>(
     found
 }
 
-/// The options of a command of slotd, as its recorded help has them.
+/// Returns the options of a command from its recorded help.
 fn known(command: &str) -> Option<Vec<Known>> {
     let path = format!("{}/tests/recorded/help/{command}.txt", env!("CARGO_MANIFEST_DIR"));
     let help = fs::read_to_string(path).ok()?;
     Some(help.lines().filter_map(known_of).collect())
 }
 
-/// `  -c, --cpus-per-task <N>  CPUs for each task`
+/// Parses a line such as `-c, --cpus-per-task <N>  CPUs for each task`.
 fn known_of(line: &str) -> Option<Known> {
     let line = line.trim_start();
     let (short, rest) = match line.strip_prefix('-')?.split_once(", --") {
@@ -107,7 +107,7 @@ fn known_of(line: &str) -> Option<Known> {
     })
 }
 
-/// The simple commands of a script for the shell, each as its words.
+/// Returns the words of each simple command in a shell script.
 fn commands(script: &str) -> Vec<Vec<String>> {
     let mut all = vec![vec![String::new()]];
     let mut quote = None;

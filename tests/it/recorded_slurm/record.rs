@@ -1,10 +1,10 @@
-//! The records: what they say.
+//! The format of the records.
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-/// One file.
+/// A file of records.
 #[derive(Debug, Default)]
 pub struct Record {
     /// Settings of the daemon.
@@ -14,14 +14,14 @@ pub struct Record {
 
 #[derive(Debug)]
 pub enum Part {
-    Ready(Ready),
+    Preparation(Preparation),
     Invocation(Invocation),
 }
 
-/// What was there when the next invocation was recorded.
+/// A command that prepares the state for the next invocation.
 #[derive(Debug, PartialEq)]
-pub struct Ready {
-    /// The number that Slurm gave the job which the command submits.
+pub struct Preparation {
+    /// The recorded ID of the job that the command submits.
     pub job: Option<String>,
     pub command: String,
 }
@@ -33,7 +33,7 @@ pub struct Invocation {
     pub stdout: String,
     pub stderr: String,
     pub code: i32,
-    /// It waited for resources, and was ended by SIGTERM.
+    /// It waited for resources and was ended by SIGTERM.
     pub is_ended: bool,
     pub mark: String,
 }
@@ -41,17 +41,16 @@ pub struct Invocation {
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Mark {
     Same,
-    /// The same, with other figures in it.
+    /// The same, except for figures.
     SameButForFigures,
-    /// The same for an ordinary user. Root may do it here, as in Slurm: the record is an ordinary
-    /// user's.
+    /// The same for an ordinary user, who made the record. Root is permitted to do it, as in Slurm.
     SameButForRoot,
     OnPurpose,
     NotOnOneHost,
 }
 
 impl Mark {
-    /// Whether the user who runs the tests gets what was recorded.
+    /// Returns whether the user who runs the tests should get the recorded result.
     pub fn is_same(self) -> bool {
         self.is_same_for_all() || self == Mark::SameButForRoot && !nix::unistd::geteuid().is_root()
     }
@@ -78,12 +77,12 @@ impl Invocation {
             ("same but for root", false) => Mark::SameButForRoot,
             ("on purpose", false) => Mark::OnPurpose,
             ("not on one host", false) => Mark::NotOnOneHost,
-            _ => panic!("{}: this is no mark: {}", self.command, self.mark),
+            _ => panic!("{}: unknown mark: {}", self.command, self.mark),
         }
     }
 }
 
-/// All records by their names.
+/// Reads all records, by name.
 pub fn all() -> BTreeMap<String, Record> {
     let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/recorded/slurm");
     let files = fs::read_dir(dir).expect("the records").map(|file| file.expect("a file").path());
@@ -95,11 +94,11 @@ pub fn all() -> BTreeMap<String, Record> {
         .collect()
 }
 
-/// The invocations of all records.
+/// Returns the invocations of all records.
 pub fn invocations() -> impl Iterator<Item = Invocation> {
     all().into_values().flat_map(|record| record.parts).filter_map(|part| match part {
         Part::Invocation(one) => Some(one),
-        Part::Ready(_) => None,
+        Part::Preparation(_) => None,
     })
 }
 
@@ -111,16 +110,13 @@ fn parse(text: &str) -> Record {
             if let Some(command) = line.strip_prefix("$ ") {
                 now = Some(Invocation { command: command.to_owned(), ..Invocation::default() });
             } else if let Some(ready) = line.strip_prefix("% ") {
-                record.parts.push(Part::Ready(ready_of(ready)));
+                record.parts.push(Part::Preparation(preparation_of(ready)));
             } else if let Some((name, value)) =
                 line.strip_prefix("@ ").and_then(|line| line.split_once('='))
             {
                 record.settings.push((name.to_owned(), value.to_owned()));
             } else {
-                assert!(
-                    line.is_empty() || line.starts_with('#'),
-                    "this line means nothing: {line}"
-                );
+                assert!(line.is_empty() || line.starts_with('#'), "invalid line: {line}");
             }
             continue;
         };
@@ -144,26 +140,28 @@ fn parse(text: &str) -> Record {
     record
 }
 
-fn ready_of(line: &str) -> Ready {
+fn preparation_of(line: &str) -> Preparation {
     match line.split_once(' ') {
         Some((job, command)) if job.chars().all(|c| c.is_ascii_digit()) => {
-            Ready { job: Some(job.to_owned()), command: command.to_owned() }
+            Preparation { job: Some(job.to_owned()), command: command.to_owned() }
         }
-        _ => Ready { job: None, command: line.to_owned() },
+        _ => Preparation { job: None, command: line.to_owned() },
     }
 }
 
 #[test]
-fn a_record_has_settings_preparations_and_invocations() {
+fn records_contain_settings_preparations_and_invocations() {
     let record = parse(
         "# t\n@ A=b=c\n\n% 7 sbatch x\n% true\n\n$ cat\n0< a\nb\n2> c\n[exit 3 after TERM] on purpose: d\n",
     );
     assert_eq!(record.settings, [("A".to_owned(), "b=c".to_owned())]);
-    let [Part::Ready(first), Part::Ready(second), Part::Invocation(one)] = &record.parts[..] else {
+    let [Part::Preparation(first), Part::Preparation(second), Part::Invocation(one)] =
+        &record.parts[..]
+    else {
         panic!("{record:?}");
     };
-    assert_eq!(first, &Ready { job: Some("7".to_owned()), command: "sbatch x".to_owned() });
-    assert_eq!(second, &Ready { job: None, command: "true".to_owned() });
+    assert_eq!(first, &Preparation { job: Some("7".to_owned()), command: "sbatch x".to_owned() });
+    assert_eq!(second, &Preparation { job: None, command: "true".to_owned() });
     assert_eq!(
         (one.stdin.as_str(), one.stdout.as_str(), one.stderr.as_str()),
         ("a\n", "b\n", "c\n")

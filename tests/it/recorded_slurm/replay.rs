@@ -1,15 +1,15 @@
-//! One record, replayed with a daemon of its own.
+//! Replays a record with its own daemon.
 
-use super::record::{Invocation, Mark, Ready, Record};
-use super::same::{ABSENT, EVERYWHERE, Look};
+use super::record::{Invocation, Mark, Preparation, Record};
+use super::same::{ABSENT, Comparison, EVERYWHERE};
 use slotd_kit::{Out, Slotd, until};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The site of the record, as far as slotd has it.
+/// The partitions of the recorded cluster, as far as slotd supports them.
 const SITE: &str = "[[partition]]\nname = \"cpu\"\ndef_mem_per_cpu = \"100M\"\n\n\
     [[partition]]\nname = \"gpu\"\ndef_mem_per_cpu = \"100M\"\nmax_time = \"1-00:00:00\"\ndefault_time = \"1:00:00\"\n";
 
-/// The scripts that were recorded.
+/// The scripts that the recorded commands use.
 const FILES: [(&str, &str); 17] = [
     ("job.sh", "#!/bin/sh\n#SBATCH -t 5\necho \"hello from $SLURM_JOB_ID args=$*\"\n"),
     ("noshebang.sh", "echo hi\n"),
@@ -37,15 +37,15 @@ const FILES: [(&str, &str); 17] = [
     ("sleep.sh", "#!/bin/bash\nsleep ${1:-600}\n"),
     (
         "trap.sh",
-        // It is ready when its first nap has begun: what is sent then interrupts that.
+        // "ready" means that the first sleep has begun, so a signal interrupts it.
         "#!/bin/sh\ntrap 'echo got USR1; exit 9' USR1\ntrap 'echo got TERM' TERM\n\
          sh -c 'echo ready; exec sleep 2'\nwhile :; do sleep 2; done\n",
     ),
     ("inner.sh", "#!/bin/bash\n"),
 ];
 
-/// What comes before the number of a job where a line tells of it.
-const TOLD: [&str; 6] = [
+/// The prefixes of lines that contain a job ID.
+const JOB_ID_PREFIXES: [&str; 6] = [
     "Submitted batch job ",
     "salloc: Granted job allocation ",
     "salloc: Pending job allocation ",
@@ -54,28 +54,29 @@ const TOLD: [&str; 6] = [
     "sbatch: Job ",
 ];
 
-/// The number of the job that a text tells of.
-fn told(text: &str, is_submission: bool) -> Option<&str> {
+/// Returns the job ID in a text. If it is a submission, a line with only a number counts.
+fn job_id(text: &str, is_submission: bool) -> Option<&str> {
     text.lines().find_map(|line| {
-        let number = TOLD.iter().find_map(|before| line.strip_prefix(before)?.split(' ').next());
+        let number =
+            JOB_ID_PREFIXES.iter().find_map(|before| line.strip_prefix(before)?.split(' ').next());
         let number = number.or(Some(line).filter(|_| is_submission))?;
         (!number.is_empty() && number.chars().all(|c| c.is_ascii_digit())).then_some(number)
     })
 }
 
-/// With the words that `map` knows replaced. What comes after a job's number and `_` are tasks, not
-/// jobs: one, or those up to the bracket.
+/// Replaces the words in `map`. The numbers after a job ID and `_` are tasks and not replaced: a
+/// single one, or all until the closing bracket.
 fn replaced(text: &str, map: &BTreeMap<String, String>) -> String {
     let mut out = String::new();
     let mut word = String::new();
-    // What ends the tasks.
+    // The character that ends the task numbers.
     let mut tasks: Option<char> = None;
     for c in text.chars().chain([' ']) {
         if c.is_ascii_alphanumeric() {
             word.push(c);
             continue;
         }
-        // `USR1@55` are seconds.
+        // The number in `USR1@55` is in seconds.
         let own = map.get(&word).filter(|_| tasks.is_none() && !out.ends_with('@'));
         out += own.unwrap_or(&word);
         tasks = match (c, tasks) {
@@ -92,27 +93,27 @@ fn replaced(text: &str, map: &BTreeMap<String, String>) -> String {
     out
 }
 
-/// Where the recorder waited at the end of a command, `; sleep 2; `: what is before it, and what
-/// looks at the outcome.
+/// Splits a command that ends with a delay (`; sleep 2; `) into the part before the delay and the
+/// part that checks the outcome.
 fn outcome_of(command: &str) -> Option<(&str, &str)> {
     let at = command.match_indices("; sleep ").map(|(at, _)| at).find(|at| {
         let before = &command[..*at];
         before.matches('\'').count().is_multiple_of(2)
             && before.matches('(').count() == before.matches(')').count()
     })?;
-    let (_, looks) = command[at..].strip_prefix("; sleep ")?.split_once("; ")?;
-    Some((&command[..at], looks))
+    let (_, check) = command[at..].strip_prefix("; sleep ")?.split_once("; ")?;
+    Some((&command[..at], check))
 }
 
 pub struct Replay {
     slotd: Slotd,
-    /// Words of the record, and slotd's: the host's name, the user's, and the numbers of jobs.
+    /// Recorded words and their replacements: host name, user name and job IDs.
     words: BTreeMap<String, String>,
-    /// The group and its number.
+    /// The name and the ID of the group.
     group: [String; 2],
-    /// The numbers that are known; those of an array's tasks are guessed.
-    told: BTreeSet<String>,
-    /// Seconds that the job of the next command may run.
+    /// The recorded job IDs with a known replacement. The IDs of other array tasks are guessed.
+    known: BTreeSet<String>,
+    /// The time limit of the next command's job, in seconds.
     next_limit: Option<u64>,
 }
 
@@ -132,25 +133,25 @@ impl Replay {
         for (name, text) in FILES {
             slotd.program(name, text);
         }
-        let said = |command: &str| slotd.sh(command).ok().text().to_owned();
-        let host = said("sinfo -h -p cpu -o %n");
+        let output = |command: &str| slotd.sh(command).ok().text().to_owned();
+        let host = output("sinfo -h -p cpu -o %n");
         let [user, uid, group, gid] =
-            ["-un", "-u", "-gn", "-g"].map(|option| said(&format!("id {option}")));
+            ["-un", "-u", "-gn", "-g"].map(|option| output(&format!("id {option}")));
         let words = [("vm", host), ("lab", user.clone()), ("root", user), ("1001", uid)];
         Replay {
             words: words.map(|(word, own)| (word.to_owned(), own)).into(),
             group: [group, gid],
-            told: BTreeSet::new(),
+            known: BTreeSet::new(),
             next_limit: None,
             slotd,
         }
     }
 
-    /// Brings about what was there, and is repeated until it succeeds.
+    /// Runs a preparation until it succeeds.
     ///
     /// # Errors
-    /// It never does.
-    pub fn prepare(&mut self, ready: &Ready) -> Result<(), String> {
+    /// Fails if it does not succeed in time.
+    pub fn prepare(&mut self, ready: &Preparation) -> Result<(), String> {
         let mut last = None;
         let done = until(|| {
             if let Some(rest) = ready.command.strip_prefix("limit ") {
@@ -167,10 +168,10 @@ impl Replay {
             }
             let out = self.shell(&self.own(&ready.command), "");
             if let (Some(job), Some(own)) =
-                (&ready.job, told(&out.stdout, true).or_else(|| told(&out.stderr, true)))
+                (&ready.job, job_id(&out.stdout, true).or_else(|| job_id(&out.stderr, true)))
             {
                 let (job, own) = (job.clone(), own.to_owned());
-                self.learn(&job, &own, &ready.command);
+                self.map_job(&job, &own, &ready.command);
             }
             let done = out.code == 0;
             last = Some(out);
@@ -179,16 +180,16 @@ impl Replay {
         done.ok_or_else(|| format!("{ready:?} does not succeed: {last:?}\n{}", self.slotd.dump()))
     }
 
-    /// The number of a job is slotd's from now on. The tasks of an array have those after it.
-    fn learn(&mut self, recorded: &str, own: &str, command: &str) {
+    /// Maps a recorded job ID to slotd's. The tasks of an array have the following IDs.
+    fn map_job(&mut self, recorded: &str, own: &str, command: &str) {
         let after = if command.contains("--array") { 9 } else { 0 };
         let number = |text: &str| text.parse::<u32>().expect("a number");
         self.words.insert(recorded.to_owned(), own.to_owned());
-        self.told.insert(recorded.to_owned());
+        self.known.insert(recorded.to_owned());
         for more in 1..=after {
             let own = (number(own) + more).to_string();
             let recorded = (number(recorded) + more).to_string();
-            if !self.told.contains(&recorded) {
+            if !self.known.contains(&recorded) {
                 self.words.insert(recorded, own);
             }
         }
@@ -213,13 +214,14 @@ impl Replay {
         self.slotd.feed(shell, stdin)
     }
 
-    /// Runs it, and ends it with SIGTERM once it waits for resources, where Slurm's was ended.
+    /// Runs an invocation. If Slurm's was ended while it waited for resources, it is also ended
+    /// with SIGTERM once it waits.
     fn run(&mut self, one: &Invocation) -> Out {
         let command = self.own(&one.command);
         if let Some(secs) = self.next_limit.take() {
             return self.limited(secs, &command);
         }
-        // What slotd lets wait where Slurm refuses it would wait for ever.
+        // If slotd queues a request that Slurm refuses, the command would wait forever.
         let may_wait = !one.mark().is_same()
             && !one.command.contains([';', '|'])
             && ["srun ", "salloc "].iter().any(|start| one.command.starts_with(start));
@@ -228,15 +230,15 @@ impl Replay {
         }
         self.shell(
             &format!(
-                "exec 3>&2; {command} 2>said 3>&- & waits=$!\n\
-                 until grep -q queued said || ! kill -0 $waits; do sleep 0.05; done 2>/dev/null\n\
-                 kill -TERM $waits 2>/dev/null; wait $waits; code=$?; cat said >&3; exit $code"
+                "exec 3>&2; {command} 2>errors 3>&- & waits=$!\n\
+                 until grep -q queued errors || ! kill -0 $waits; do sleep 0.05; done 2>/dev/null\n\
+                 kill -TERM $waits 2>/dev/null; wait $waits; code=$?; cat errors >&3; exit $code"
             ),
             "",
         )
     }
 
-    /// The job of a command gets a time limit when it runs.
+    /// Runs a command and sets a time limit once its job is running.
     fn limited(&self, secs: u64, command: &str) -> Out {
         std::thread::scope(|scope| {
             let command = scope.spawn(|| self.shell(command, ""));
@@ -248,14 +250,14 @@ impl Replay {
         })
     }
 
-    /// Whether slotd does the same.
+    /// Runs an invocation and returns whether the result is the same.
     pub fn is_same(&mut self, one: &Invocation) -> (bool, Out) {
         let mut out = self.run(one);
         let is_submission =
             ["sbatch", "salloc", "srun"].iter().any(|word| one.command.contains(word));
         let number = |stdout: &str, stderr: &str| {
-            told(stdout, one.command.contains("sbatch"))
-                .or_else(|| told(stderr, false))
+            job_id(stdout, one.command.contains("sbatch"))
+                .or_else(|| job_id(stderr, false))
                 .map(str::to_owned)
         };
         if let (Some(recorded), Some(own)) =
@@ -270,18 +272,18 @@ impl Replay {
                 };
                 self.slotd.wait("the job to end", || (!runs()).then_some(()));
             }
-            self.learn(&recorded, &own, &one.command);
+            self.map_job(&recorded, &own, &one.command);
         }
         let mut same = self.is_as_recorded(one, &out);
         if !same && one.mark().is_same() {
-            // What was recorded is the outcome of what was done before, which takes its time here
-            // and there.
-            let (before, looks) = match outcome_of(&one.command) {
-                Some((_, looks)) => (Some(out.clone()), looks),
+            // The result depends on earlier commands, whose effects may take a while, so check
+            // repeatedly.
+            let (before, check) = match outcome_of(&one.command) {
+                Some((_, check)) => (Some(out.clone()), check),
                 None if is_submission || one.command.contains("requeue") => return (same, out),
                 None => (None, one.command.as_str()),
             };
-            let again = Invocation { command: looks.to_owned(), ..one.clone() };
+            let again = Invocation { command: check.to_owned(), ..one.clone() };
             same = until(|| {
                 let mut now = self.run(&again);
                 if let Some(before) = &before {
@@ -296,11 +298,11 @@ impl Replay {
     }
 
     fn is_as_recorded(&self, one: &Invocation, out: &Out) -> bool {
-        let look = Look::at(&one.command, &one.stdout, one.mark());
+        let comparison = Comparison::new(&one.command, &one.stdout, one.mark());
         let (stdout, stderr) = (self.wanted(&one.stdout), self.wanted(&one.stderr));
         out.code == one.code
-            && look.is_same(&self.stable(&out.stdout), &stdout)
-            && look.says(&self.stable(&out.stderr), &stderr)
+            && comparison.is_same(&self.stable(&out.stdout), &stdout)
+            && comparison.contains(&self.stable(&out.stderr), &stderr)
     }
 
     fn wanted(&self, recorded: &str) -> String {
@@ -318,21 +320,21 @@ impl Replay {
 
     fn stable(&self, text: &str) -> String {
         let home = self.slotd.base.join("home").display().to_string();
-        uncut(text, &self.words["lab"])
+        untruncated(text, &self.words["lab"])
             .replace(&self.slotd.work().display().to_string(), "$DIR")
             .replace(&home, "$HOME")
             .replace(&self.slotd.root.display().to_string(), "$LAB")
             .replace("^@", "")
     }
 
-    /// What a failed test shows of it.
+    /// Returns the difference to print if the test fails.
     pub fn difference(&self, one: &Invocation, out: &Out) -> String {
-        let look = Look::at(&one.command, &one.stdout, one.mark());
-        let errors = Look::at("", "", one.mark());
+        let comparison = Comparison::new(&one.command, &one.stdout, one.mark());
+        let errors = Comparison::new("", "", one.mark());
         format!(
-            "$ {}\n{}{}[exit {}, {} is recorded] {}\n",
+            "$ {}\n{}{}[exit {}, recorded: {}] {}\n",
             one.command,
-            look.difference(&self.stable(&out.stdout), &self.wanted(&one.stdout)),
+            comparison.difference(&self.stable(&out.stdout), &self.wanted(&one.stdout)),
             errors
                 .difference(&self.stable(&out.stderr), &self.wanted(&one.stderr))
                 .replace("\n", " (stderr)\n"),
@@ -343,25 +345,25 @@ impl Replay {
     }
 }
 
-/// Tables cut a long name after 8 characters, and sacct marks that with `+`: whole again.
-fn uncut(text: &str, user: &str) -> String {
+/// Restores user names that tables truncated to 8 characters, which sacct marks with `+`.
+fn untruncated(text: &str, user: &str) -> String {
     let Some(cut) = user.get(..8).filter(|cut| *cut != user) else { return text.to_owned() };
     ["+", " ", "\n"].iter().fold(text.to_owned(), |text, end| {
         text.replace(&format!("{cut}{end}"), &format!("{user}{}", end.trim_start_matches('+')))
     })
 }
 
-/// What is written of an invocation, whether it does what Slurm did, and how it differs.
+/// The mark of an invocation, whether the result was the same, and the difference.
 pub type Outcome = (Mark, bool, String);
 
-/// All invocations of a record, and what could not be made ready for them.
+/// Replays a record. Returns the outcomes of all invocations and of failed preparations.
 pub fn replay(record: &Record) -> Vec<Outcome> {
     use super::record::Part;
     let mut replay = Replay::of(record);
     let mut results = Vec::new();
     for part in &record.parts {
         match part {
-            Part::Ready(ready) => {
+            Part::Preparation(ready) => {
                 let not_ready = replay.prepare(ready).err();
                 results.extend(not_ready.map(|why| (Mark::Same, false, why)));
             }
@@ -375,7 +377,7 @@ pub fn replay(record: &Record) -> Vec<Outcome> {
 }
 
 #[test]
-fn the_outcome_is_what_comes_after_the_wait() {
+fn the_outcome_check_follows_the_delay() {
     assert_eq!(
         outcome_of("scancel 1; sleep 2; squeue; cat x"),
         Some(("scancel 1", "squeue; cat x"))
@@ -385,17 +387,17 @@ fn the_outcome_is_what_comes_after_the_wait() {
 }
 
 #[test]
-fn long_user_names_are_whole_again() {
+fn truncated_user_names_are_restored() {
     let cut = "1 cpu longname PD\n2 cpu longname+ longname\n3 longnames longname-too\n";
     assert_eq!(
-        uncut(cut, "longnamed"),
+        untruncated(cut, "longnamed"),
         "1 cpu longnamed PD\n2 cpu longnamed longnamed\n3 longnames longname-too\n"
     );
-    assert_eq!(uncut(cut, "longname"), cut);
+    assert_eq!(untruncated(cut, "longname"), cut);
 }
 
 #[test]
-fn numbers_of_jobs_are_replaced_and_those_of_tasks_are_not() {
+fn job_ids_are_replaced_but_task_numbers_are_not() {
     let map = [("96", "7"), ("5", "8")].map(|(word, own)| (word.to_owned(), own.to_owned())).into();
     assert_eq!(
         replaced("squeue -j 96_5,5_[3-5,96] slurm-96_5.out arr_5_0 USR1@5", &map),

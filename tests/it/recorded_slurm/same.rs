@@ -1,10 +1,10 @@
-//! Whether two outputs are the same, but for what is the machine's and the moment's: blanks,
-//! numbers of processes and ports, dates, and how long something ran.
+//! Compares two outputs, ignoring what depends on the machine and the time: blanks, process IDs and
+//! ports, dates, and durations.
 
 use super::record::Mark;
 use serde_json::Value;
 
-/// Variables and fields whose values are the machine's, the moment's or the daemon's.
+/// Variables and fields with values that depend on the machine, the time or the daemon.
 const ANY_VALUE: [&str; 28] = [
     "ActiveFeatures",
     "AllocNode:Sid",
@@ -36,51 +36,51 @@ const ANY_VALUE: [&str; 28] = [
     "version",
 ];
 
-/// What slotd has otherwise in every output, and why.
+/// Differences in all output of slotd: Slurm's text, slotd's text and the reason.
 pub const EVERYWHERE: [(&str, &str, &str); 6] = [
-    (" MinMemoryCPU=100M", "", "memory that nobody asked for is told as MinMemoryNode"),
-    ("365-00:00:00", "UNLIMITED", "a job without a time limit has none"),
-    ("NodeAddr=127.0.0.1", "NodeAddr=vm", "the node is reached by its name"),
-    ("JobHeldAdmin", "JobHeldUser", "the one user is the administrator"),
-    (" Requeue=1 ", " Requeue=0 ", "a job runs again by itself only where --requeue asks for it"),
-    ("SLURM_CLUSTER_NAME=lab", "SLURM_CLUSTER_NAME=slotd", "the cluster is called slotd"),
+    (" MinMemoryCPU=100M", "", "default memory is shown as MinMemoryNode"),
+    ("365-00:00:00", "UNLIMITED", "a job without a time limit is unlimited"),
+    ("NodeAddr=127.0.0.1", "NodeAddr=vm", "the node's address is its name"),
+    ("JobHeldAdmin", "JobHeldUser", "the only user is the administrator"),
+    (" Requeue=1 ", " Requeue=0 ", "jobs are requeued automatically only with --requeue"),
+    ("SLURM_CLUSTER_NAME=lab", "SLURM_CLUSTER_NAME=slotd", "the cluster is named slotd"),
 ];
 
-/// Variables that slotd's jobs and steps don't have, and why.
+/// Variables that slotd's jobs and steps don't have, with the reason.
 pub const ABSENT: [(&str, &str); 12] = [
-    ("   OS=", "it is the host's own"),
+    ("   OS=", "it depends on the host"),
     ("SLURM_CONF=", "there is no slurm.conf"),
-    ("SLURM_DISTRIBUTION=", "tasks are dealt out on one node, unless --distribution says how"),
+    ("SLURM_DISTRIBUTION=", "tasks are distributed on one node unless --distribution is given"),
     ("SLURM_JOB_CPUS_PER_NODE_PACK_GROUP_0=", "there are no heterogeneous jobs"),
-    ("SLURM_MEM_PER_CPU=100", "memory that nobody asked for is no option of the srun in a job"),
-    ("SLURM_NODE_ALIASES=", "there are no nodes of a cloud"),
-    ("SLURM_PTY_PORT=", "srun listens at no port"),
-    ("SLURM_SRUN_COMM_HOST=", "srun listens at no port"),
-    ("SLURM_SRUN_COMM_PORT=", "srun listens at no port"),
-    ("SLURM_STEP_LAUNCHER_PORT=", "srun listens at no port"),
-    ("SLURM_WORKING_CLUSTER=", "there is one cluster"),
-    ("SRUN_DEBUG=", "srun is told with -v what it shall tell"),
+    ("SLURM_MEM_PER_CPU=100", "default memory is not an option of the srun in a job"),
+    ("SLURM_NODE_ALIASES=", "there are no cloud nodes"),
+    ("SLURM_PTY_PORT=", "srun listens on no port"),
+    ("SLURM_SRUN_COMM_HOST=", "srun listens on no port"),
+    ("SLURM_SRUN_COMM_PORT=", "srun listens on no port"),
+    ("SLURM_STEP_LAUNCHER_PORT=", "srun listens on no port"),
+    ("SLURM_WORKING_CLUSTER=", "there is only one cluster"),
+    ("SRUN_DEBUG=", "the verbosity of srun is set with -v"),
 ];
 
-/// How the output of a command is looked at.
+/// How to compare the output of a command.
 #[derive(Debug, Clone, Copy)]
-pub struct Look {
+pub struct Comparison {
     figures: bool,
-    /// Slotd may have more of them: lists of `NAME=VALUE`.
+    /// Lists of `NAME=VALUE`, in which slotd may have additional entries.
     more: bool,
-    /// `4:05` are minutes and seconds.
+    /// `4:05` is in minutes and seconds.
     minutes: bool,
-    /// Rows that are equal for the default order stand in any.
+    /// Rows may be in any order, because many are equal by the default sort order.
     any_order: bool,
 }
 
-impl Look {
-    pub fn at(command: &str, recorded: &str, mark: Mark) -> Look {
+impl Comparison {
+    pub fn new(command: &str, recorded: &str, mark: Mark) -> Comparison {
         let mut words = recorded.split_whitespace();
         let first = words.next().unwrap_or_default();
-        // A task's number may stand before it.
+        // A task number may precede the name.
         let named = if first.ends_with(':') { words.next().unwrap_or_default() } else { first };
-        Look {
+        Comparison {
             figures: mark == Mark::SameButForFigures,
             more: command.contains("show job")
                 || named.split_once('=').is_some_and(|(name, _)| is_name(name)),
@@ -90,7 +90,7 @@ impl Look {
         }
     }
 
-    /// Whether the whole output is as it was recorded.
+    /// Returns whether the whole output is as recorded.
     pub fn is_same(self, own: &str, recorded: &str) -> bool {
         if recorded.trim_start().starts_with('{') {
             let parse = |text| serde_json::from_str::<Value>(text).ok();
@@ -124,7 +124,7 @@ impl Look {
             && own.iter().zip(&recorded).all(|(own, wanted)| self.is_same_line(own, wanted))
     }
 
-    /// What is not as it was recorded, for a person.
+    /// Describes the difference for a person.
     pub fn difference(self, own: &str, recorded: &str) -> String {
         if self.more {
             let mut words = own.split_whitespace();
@@ -152,12 +152,12 @@ impl Look {
         lines(recorded, "- ") + &lines(own, "+ ")
     }
 
-    /// Whether all of it is said, in this order, each line perhaps with more at its end, and
-    /// nothing where nothing was recorded.
-    pub fn says(self, own: &str, recorded: &str) -> bool {
+    /// Returns whether the output contains all recorded lines in order. Lines may have additional
+    /// text at the end. If nothing was recorded, the output must be empty.
+    pub fn contains(self, own: &str, recorded: &str) -> bool {
         let words =
             |line: &str| line.split_whitespace().map(|word| self.plain(word)).collect::<Vec<_>>();
-        let mut said = own.lines().map(words);
+        let mut lines = own.lines().map(words);
         let begins = |own: &[String], wanted: &[String]| {
             let Some((last, before)) = wanted.split_last() else {
                 return own.is_empty();
@@ -171,7 +171,7 @@ impl Look {
         };
         let all = recorded.lines().filter(|line| !line.is_empty()).all(|line| {
             let wanted = words(line);
-            said.any(|own| begins(&own, &wanted))
+            lines.any(|own| begins(&own, &wanted))
         });
         all && (!recorded.is_empty() || own.is_empty())
     }
@@ -187,7 +187,7 @@ impl Look {
     }
 
     fn is_same_line(self, own: &[String], wanted: &[String]) -> bool {
-        // `Fri Nov 20 23:39:43 2026`
+        // Dates such as `Fri Nov 20 23:39:43 2026`.
         let is_date = |line: &[String]| {
             line.len() == 5
                 && ["Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"].contains(&line[0].as_str())
@@ -206,13 +206,13 @@ impl Look {
             || self.is_same_list(own, wanted)
     }
 
-    /// Values with something between them.
+    /// Compares the values in a word with separators.
     fn is_same_list(self, own: &str, wanted: &str) -> bool {
-        const BETWEEN: [char; 10] = ['@', '=', '|', '[', ']', '(', ')', '<', '>', ','];
-        let between = |text: &str| text.matches(BETWEEN).collect::<String>();
+        const SEPARATORS: [char; 10] = ['@', '=', '|', '[', ']', '(', ')', '<', '>', ','];
+        let separators = |text: &str| text.matches(SEPARATORS).collect::<String>();
         let is_exit_code = wanted.contains("ExitCode=");
-        between(own) == between(wanted)
-            && own.split(BETWEEN).zip(wanted.split(BETWEEN)).all(|(own, wanted)| {
+        separators(own) == separators(wanted)
+            && own.split(SEPARATORS).zip(wanted.split(SEPARATORS)).all(|(own, wanted)| {
                 own == wanted
                     || is_moment(own) && is_moment(wanted)
                     || is_epoch(own) && is_epoch(wanted)
@@ -220,7 +220,7 @@ impl Look {
             })
     }
 
-    /// Two durations with less than a minute between them.
+    /// Returns whether two durations differ by less than a minute.
     fn are_seconds_apart(self, own: &str, wanted: &str) -> bool {
         let secs = |text: &str| {
             let text = text.split('.').next().unwrap_or_default();
@@ -243,30 +243,31 @@ impl Look {
     }
 }
 
-/// `SLURM_JOB_ID`, `AllocNode:Sid`, `ReqB:S:C:T`, `gres/gpu`
+/// Returns whether the word is a name such as `SLURM_JOB_ID`, `AllocNode:Sid`, `ReqB:S:C:T` or
+/// `gres/gpu`.
 fn is_name(word: &str) -> bool {
     !word.is_empty() && word.chars().all(|c| c.is_ascii_alphanumeric() || "_:/".contains(c))
 }
 
-/// Names of days and months, which are the moment's.
+/// Returns whether the word is an abbreviated day or month.
 fn is_day_or_month(word: &str) -> bool {
     const NAMES: &str =
         "Mon Tue Wed Thu Fri Sat Sun Jan Feb Mar Apr May Jun Jul Aug Sep Oct Nov Dec";
     word.len() == 3 && NAMES.split(' ').any(|name| name == word)
 }
 
-/// `2026-11-20T23:40:23`, perhaps with a stop after it.
+/// Returns whether the word is a time such as `2026-11-20T23:40:23`, possibly followed by a period.
 fn is_moment(word: &str) -> bool {
     let shape: String = word.chars().map(|c| if c.is_ascii_digit() { '0' } else { c }).collect();
     shape.trim_end_matches('.') == "0000-00-00T00:00:00"
 }
 
-/// Seconds since 1970.
+/// Returns whether the word is a number of seconds since 1970.
 fn is_epoch(word: &str) -> bool {
     word.len() == 10 && word.chars().all(|c| c.is_ascii_digit())
 }
 
-/// Members whose texts are the host's or the daemon's.
+/// JSON members with strings that depend on the host or the daemon.
 const ANY_TEXT: [&str; 9] = [
     "active_features",
     "address",
@@ -279,8 +280,8 @@ const ANY_TEXT: [&str; 9] = [
     "working_directory",
 ];
 
-/// Where a document does not have what the recorded one has: all its members, of the same kinds,
-/// and the same texts. Numbers are the moment's.
+/// Returns the differences from the recorded document. All its members must exist with the same
+/// types and strings. Numbers depend on the time and are ignored.
 fn lacks(path: &str, own: &Value, recorded: &Value) -> Vec<String> {
     match (own, recorded) {
         (Value::Object(own), Value::Object(recorded)) => {
@@ -309,22 +310,22 @@ fn lacks(path: &str, own: &Value, recorded: &Value) -> Vec<String> {
 }
 
 #[test]
-fn moments_durations_and_figures_are_told_from_values() {
-    let squeue = Look { figures: false, more: false, minutes: true, any_order: false };
+fn times_durations_and_figures_are_ignored_but_not_values() {
+    let squeue = Comparison { figures: false, more: false, minutes: true, any_order: false };
     assert!(squeue.is_same("7 R 0:04 2026-11-20T23:40:23", "7 R  0:01 2026-01-01T00:00:00\n"));
     assert!(!squeue.is_same("7 R 4:04", "7 R 0:04"));
     assert!(!squeue.is_same("7 R 0:04\n8 R 0:04", "7 R 0:04"));
-    let sacct = Look { minutes: false, ..squeue };
+    let sacct = Comparison { minutes: false, ..squeue };
     assert!(sacct.is_same("7|0:9|00:00:01", "7|0:9|00:00:00"));
     assert!(!sacct.is_same("7|0:15|", "7|0:09|"));
-    let show = Look { more: true, ..sacct };
+    let show = Comparison { more: true, ..sacct };
     assert!(show.is_same(
         "JobId=7 New=1 Priority=3 RunTime=00:00:02",
         "JobId=7 Priority=9\n   RunTime=00:00:00"
     ));
     assert!(!show.is_same("JobId=7 TimeLimit=00:01:00", "JobId=7 TimeLimit=00:02:00"));
     assert!(!show.is_same("JobId=7 ExitCode=0:15", "JobId=7 ExitCode=0:53"));
-    let figures = Look { figures: true, ..sacct };
+    let figures = Comparison { figures: true, ..sacct };
     assert!(figures.is_same("a 12K b1", "a 9K b77"));
     assert!(!figures.is_same("a 12K", "a 12M"));
     assert!(sacct.is_same("{\"a\": [{\"b\": 2, \"c\": \"x\"}]}", "{\"a\": [{\"b\": 1}]}"));
@@ -332,10 +333,10 @@ fn moments_durations_and_figures_are_told_from_values() {
 }
 
 #[test]
-fn an_error_may_say_more_and_never_less() {
-    let look = Look { figures: false, more: false, minutes: false, any_order: false };
-    assert!(look.says("a: b c: hint\nmore\n", "a: b c\n"));
-    assert!(!look.says("a: b\n", "a: b c\n"));
-    assert!(!look.says("a\n", ""));
-    assert!(look.says("", ""));
+fn errors_may_contain_more_but_not_less() {
+    let comparison = Comparison { figures: false, more: false, minutes: false, any_order: false };
+    assert!(comparison.contains("a: b c: hint\nmore\n", "a: b c\n"));
+    assert!(!comparison.contains("a: b\n", "a: b c\n"));
+    assert!(!comparison.contains("a\n", ""));
+    assert!(comparison.contains("", ""));
 }

@@ -1,4 +1,5 @@
-//! `slotd retry`, `slotd drain`, `slotd resume`: jobs and the host, taken in hand.
+//! `slotd retry`, `drain`, `resume`, `sweep` and `edit`, and the questions and progress that
+//! commands show in a terminal.
 
 use serde_json::json;
 use slotd_kit::tmux::Tmux;
@@ -6,7 +7,7 @@ use slotd_kit::{Setup, Slotd};
 use std::collections::BTreeSet;
 use std::fs;
 
-/// The numbers that a command printed as sbatch does.
+/// Parses the job IDs from lines such as sbatch prints.
 fn submitted(text: &str) -> Vec<u32> {
     let number =
         |line: &str| line.strip_prefix("Submitted batch job ").and_then(|id| id.parse().ok());
@@ -38,15 +39,15 @@ fn a_job_is_submitted_again_with_its_script_environment_and_options() {
         "{}",
         slotd.dump()
     );
-    let said = slotd.read(&format!("fit-{new}.out"));
-    assert!(said.ends_with(" an argument red fit it\n"), "{said}");
-    // However it ended.
+    let printed = slotd.read(&format!("fit-{new}.out"));
+    assert!(printed.ends_with(" an argument red fit it\n"), "{printed}");
+    // A job can be submitted again even if it succeeded.
     let again = slotd.line(&format!("slotd retry --parsable {new}")).ok();
     slotd.wait_state(again.text().parse().unwrap(), "COMPLETED");
 }
 
 #[test]
-fn of_an_array_what_failed_runs_again() {
+fn only_the_failed_tasks_of_an_array_run_again() {
     let slotd = Slotd::start();
     let script =
         "echo $SLURM_ARRAY_TASK_ID >> ran; test -e fixed || test $((SLURM_ARRAY_TASK_ID % 2)) = 0";
@@ -66,13 +67,13 @@ fn of_an_array_what_failed_runs_again() {
     ran.sort();
     assert_eq!(ran.join(" "), "0 1 1 2 3 3 3 4");
     let none = format!(
-        "slotd: error: no task of job {all} has failed\n  hint: --all runs those again that ended well\n"
+        "slotd: error: no task of job {all} has failed\n  hint: use --all to resubmit completed tasks\n"
     );
     slotd.expect(&format!("slotd retry {all}"), 1, "", &none);
 }
 
 #[test]
-fn what_the_daemon_has_forgotten_of_an_array_counts_while_the_rest_runs() {
+fn forgotten_tasks_of_an_array_still_count_while_others_run() {
     let slotd = Slotd::setup().set("SLOTD_MIN_JOB_AGE", 0).start();
     let script = "test $SLURM_ARRAY_TASK_ID = 3 && { until [ -e go ]; do sleep 0.02; done; }; \
                   test $SLURM_ARRAY_TASK_ID != 1";
@@ -96,7 +97,7 @@ fn what_the_daemon_has_forgotten_of_an_array_counts_while_the_rest_runs() {
 }
 
 #[test]
-fn what_depends_on_a_job_comes_again_with_it() {
+fn with_dependents_also_resubmits_the_dependents_of_a_job() {
     let slotd = Slotd::start();
     let first = slotd.wrap(&["-H", "-o", "/dev/null"], "test -e fixed");
     let after = |kill: &str, on: u32| {
@@ -115,35 +116,35 @@ fn what_depends_on_a_job_comes_again_with_it() {
     }
     slotd.wait_reason(waiting, "DependencyNeverSatisfied");
     let why = format!(
-        "slotd: error: job {third} never ran, since its dependency failed (afterok:{second}), and would not run now\n  \
+        "slotd: error: job {third} never ran because its dependency failed (afterok:{second}), and could not run now\n  \
          hint: slotd retry --with-dependents {second}\n"
     );
     slotd.expect(&format!("slotd retry {third}"), 1, "", &why);
     let why = format!(
-        "slotd: error: job {waiting} is PENDING: only what is over is submitted again\n  hint: it waits in vain: slotd \
-         retry --with-dependents {first}\n"
+        "slotd: error: job {waiting} is PENDING: only ended jobs can be resubmitted\n  hint: its dependency can never be \
+         satisfied: slotd retry --with-dependents {first}\n"
     );
     slotd.expect(&format!("slotd retry {waiting}"), 1, "", &why);
     slotd.open("fixed");
     let out = slotd.line(&format!("slotd retry --with-dependents {first}")).ok();
     let new = submitted(&out.stdout);
     assert_eq!(new.len(), 3, "{out:?}");
-    assert_eq!(out.stderr, format!("slotd: job {waiting} waits for afterok:{} now\n", new[0]));
+    assert_eq!(out.stderr, format!("slotd: job {waiting} now depends on afterok:{}\n", new[0]));
     for job in new.iter().chain([&waiting]) {
         slotd.wait_state(*job, "COMPLETED");
     }
     let starts: Vec<i64> = new.iter().map(|job| slotd.job(*job).start()).collect();
     assert!(starts.is_sorted(), "{starts:?}");
-    assert_eq!(slotd.all_records().len(), 8, "the job that cleans up ran once");
+    assert_eq!(slotd.all_records().len(), 8, "the cleanup job ran once");
 }
 
 #[test]
-fn what_cannot_be_submitted_again_is_told_why() {
+fn a_refused_retry_explains_why() {
     let slotd = Slotd::start();
     let job = slotd.endless(&[]);
     let running = format!(
-        "slotd: error: job {job} is RUNNING: only what is over is submitted again\n  hint: `slotd wait` waits for its \
-         end; `scontrol requeue` ends it and starts it from its beginning\n"
+        "slotd: error: job {job} is RUNNING: only ended jobs can be resubmitted\n  hint: `slotd wait` waits until it \
+         ends; `scontrol requeue` stops it and runs it again\n"
     );
     slotd.expect(&format!("slotd retry {job}"), 1, "", &running);
     slotd.expect(
@@ -156,17 +157,17 @@ fn what_cannot_be_submitted_again_is_told_why() {
     assert!(slotd.line(&format!("slotd retry {job}.batch")).fails(1).stderr.contains("is a step"));
     slotd.cmd("srun", &["true"]).ok();
     let srun = job + 1;
-    let said = slotd.line(&format!("slotd retry {srun}")).fails(1).stderr;
+    let printed = slotd.line(&format!("slotd retry {srun}")).fails(1).stderr;
     assert!(
-        said.starts_with(&format!(
-            "slotd: error: job {srun} was an allocation of salloc or srun: "
+        printed.starts_with(&format!(
+            "slotd: error: job {srun} was an allocation of salloc or srun, which has no script"
         )),
-        "{said}"
+        "{printed}"
     );
 }
 
 #[test]
-fn the_host_and_parts_of_it_go_out_of_use_and_back() {
+fn the_host_and_parts_of_it_can_be_drained_and_resumed() {
     let slotd = Setup::default().set("SLOTD_GPU_COUNT", 2).start();
     let reasons = || slotd.line("sinfo -h -R -o %E").ok().stdout;
     let drained = "drained the host: a new fan\nrunning jobs continue; no job starts until `slotd resume`\nout of use: the \
@@ -192,9 +193,9 @@ fn the_host_and_parts_of_it_go_out_of_use_and_back() {
     assert_eq!(reasons(), "none\n");
     slotd.line("slotd drain").ok();
     assert!(reasons().starts_with("drained by "));
-    let empty = "slotd: error: the reason is empty\n  hint: `slotd drain` alone takes the host out of use\n";
+    let empty = "slotd: error: the reason is empty\n  hint: `slotd drain` without arguments takes the host out of use\n";
     assert_eq!(slotd.cmd("slotd", &["drain", ""]).fails(2).stderr, empty);
-    let wrong = "slotd: error: no part of the node: now\n  hint: `slotd resume` for the host as a whole, gpu:0,2 for \
+    let wrong = "slotd: error: not a part of the node: now\n  hint: `slotd resume` for the whole host, gpu:0,2 for \
                  GPUs, cpu:4-7 for CPUs\n";
     slotd.expect("slotd resume now", 2, "", wrong);
     assert!(slotd.line("slotd drain gpu:9 x").fails(1).stderr.contains("this host has no GPU 9"));
@@ -216,17 +217,17 @@ fn a_misspelled_part_does_not_drain_the_host() {
         "see cpu=1",
         &by_name,
     ] {
-        let said = slotd.line(&format!("slotd drain {words}")).fails(2).stderr;
+        let printed = slotd.line(&format!("slotd drain {words}")).fails(2).stderr;
         assert!(
-            said.starts_with("slotd: error: a part of the node, or a reason? "),
-            "{words}: {said}"
+            printed.starts_with("slotd: error: a part of the node, or a reason? "),
+            "{words}: {printed}"
         );
         assert_eq!(slotd.line("sinfo -h -R -o %E").ok().text(), "none", "{words}");
     }
     slotd.cmd("slotd", &["drain", "see CPUs=0-1"]).ok();
     assert_eq!(slotd.line("sinfo -h -R -o %E").ok().text(), "see CPUs=0-1");
     slotd.line("slotd resume").ok();
-    // Slurm's own command takes what it always took, and says nothing of it.
+    // Slurm's own command accepts the same as before and prints nothing.
     let node = format!("NodeName={host}");
     let out = slotd.cmd("scontrol", &["update", &node, "State=DRAIN", "Reason=new fan"]).ok();
     assert_eq!((out.stdout.as_str(), out.stderr.as_str()), ("", ""));
@@ -275,9 +276,10 @@ fn each_task_of_a_sweep_has_its_own_parameters() {
         ran(&slotd),
         ["0|a, b|0.1|1|word|0", "1|a, b|0.1|2|word|0", "2|c|0.2|1|word|0", "3|c|0.2|2|word|0"]
     );
-    // They are there for each start of the task, under another daemon too.
+    // The parameters are set at each start of the task, also under the next daemon.
     slotd.crash();
-    // The last end may not have been written when the daemon was killed: the next one reads it.
+    // The last end may not have been written before the daemon was killed. Then the next daemon
+    // reads it.
     slotd.wait_array(job, 4);
     slotd.open("fixed");
     let new = submitted(&slotd.line(&format!("slotd retry {job}")).ok().stdout)[0];
@@ -290,25 +292,25 @@ fn each_task_of_a_sweep_has_its_own_parameters() {
 }
 
 #[test]
-fn a_sweep_that_makes_no_sense_is_refused() {
+fn an_invalid_sweep_is_refused() {
     let slotd = Slotd::start();
     slotd.write("fit.sh", "#!/bin/sh\ntrue\n");
     for (line, why) in [
-        ("slotd sweep fit.sh", "no parameters are named"),
-        ("slotd sweep --param a=1,2", "no script is named"),
-        ("slotd sweep --param a=1,2 -a 0-7 fit.sh", "leave out --array"),
-        ("slotd sweep --param PATH=/a,/b fit.sh", "PATH has a meaning of its own"),
+        ("slotd sweep fit.sh", "no parameters specified"),
+        ("slotd sweep --param a=1,2", "no script specified"),
+        ("slotd sweep --param a=1,2 -a 0-7 fit.sh", "omit --array"),
+        ("slotd sweep --param PATH=/a,/b fit.sh", "the name PATH is reserved"),
         ("slotd sweep --param a=1,2 -W fit.sh", "`slotd wait` waits for all tasks"),
         ("slotd sweep --param a=1,2 --at-once 0 fit.sh", "0 is not in 1.."),
     ] {
-        let said = slotd.line(line).fails(2).stderr;
-        assert!(said.contains(why), "{line}: {said}");
+        let printed = slotd.line(line).fails(2).stderr;
+        assert!(printed.contains(why), "{line}: {printed}");
     }
     slotd.line("slotd sweep --csv none.csv fit.sh").fails(1);
     assert_eq!(slotd.all_records().len(), 0);
 }
 
-/// `slotd edit` with an editor that changes the text by these commands of sed.
+/// Runs `slotd edit` with an editor that applies these sed commands.
 fn edit(slotd: &Slotd, job: &str, sed: &[&str]) -> slotd_kit::Out {
     let mut command = slotd.command("slotd");
     let commands: Vec<String> = sed.iter().map(|one| format!("-e '{one}'")).collect();
@@ -319,21 +321,21 @@ fn edit(slotd: &Slotd, job: &str, sed: &[&str]) -> slotd_kit::Out {
 }
 
 #[test]
-fn options_and_script_of_a_waiting_job_are_changed_in_the_editor() {
+fn an_editor_changes_the_options_and_script_of_a_pending_job() {
     let mut slotd = Slotd::start();
     let script = "#!/bin/sh\n#SBATCH --comment=\"it's \\\"me\\\"\"\necho old\n";
     let number = slotd.script(&["-H", "-t", "10", "-o", "old.out", "--mem", "100"], script);
     let job = number.to_string();
     let same = edit(&slotd, &job, &[]).ok();
-    assert_eq!(same.stdout, format!("job {job} is as it was: nothing was changed\n"));
+    assert_eq!(same.stdout, format!("job {job} is unchanged\n"));
     let all = [
         "s/^#SBATCH --time=.*/#SBATCH --time=2:00:00/",
         "s/old/new/",
         "s/--mem=100M/--mem=200M -c 2/",
     ];
     let done = edit(&slotd, &job, &all).ok();
-    assert_eq!((done.stdout, done.stderr), (format!("job {job} is changed\n"), String::new()));
-    // It is there for another daemon, and in the directory of the job.
+    assert_eq!((done.stdout, done.stderr), (format!("changed job {job}\n"), String::new()));
+    // The change survives a restart and is in the directory of the job.
     slotd.crash();
     assert_eq!(slotd.show(number, "TimeLimit"), "02:00:00");
     assert_eq!(slotd.show(number, "Comment"), "it's\\040\"me\"");
@@ -346,21 +348,25 @@ fn options_and_script_of_a_waiting_job_are_changed_in_the_editor() {
     slotd.line(&format!("scontrol release {job}")).ok();
     slotd.wait_state(number, "COMPLETED");
     assert_eq!(slotd.read("new.out"), "new\n");
-    let said = edit(&slotd, &job, &[]).fails(1).stderr;
+    let printed = edit(&slotd, &job, &[]).fails(1).stderr;
     assert!(
-        said.contains(&format!("job {job} is COMPLETED: only a job that waits can be edited")),
-        "{said}"
+        printed.contains(&format!("job {job} is COMPLETED: only pending jobs can be edited")),
+        "{printed}"
     );
-    assert_eq!(fs::read_dir(slotd.base.join("home")).unwrap().count(), 0, "no text is left behind");
+    assert_eq!(
+        fs::read_dir(slotd.base.join("home")).unwrap().count(),
+        0,
+        "no edited text is left behind"
+    );
 }
 
 #[test]
-fn an_edit_is_done_as_a_whole_or_not_at_all() {
+fn an_edit_is_all_or_nothing() {
     let slotd = Slotd::start();
     let number = slotd.script(&["-H", "-t", "10"], "#!/bin/sh\n#SBATCH -n 1\necho old\n");
     let job = number.to_string();
     for (sed, why) in [
-        (&["s/--time=.*/--time=20 -p none/", "s/echo old/echo new/"][..], "nothing of job"),
+        (&["s/--time=.*/--time=20 -p none/", "s/echo old/echo new/"][..], "was not changed: "),
         (
             &["2i#SBATCH -c 64"],
             ": CPU count per node can not be satisfied: 64 CPUs requested, 4 on this host\n",
@@ -368,13 +374,13 @@ fn an_edit_is_done_as_a_whole_or_not_at_all() {
         (&["2i#SBATCH --mem=900G"], " MB on this host\n"),
         (&["s/--time=.*/--time=soon/"], "soon"),
         (&["s/--time=.*/--tim=20/"], "tim"),
-        (&["s/--time=.*/--signal=USR1/"], "--signal cannot be changed while a job waits"),
-        (&["s/^# ---- the.*//"], "parts the options from the script"),
+        (&["s/--time=.*/--signal=USR1/"], "--signal of a pending job cannot be changed"),
+        (&["s/^# ---- the.*//"], "which separates the options from the script, is missing"),
         (
             &["s/--time=.*/--time=20/", "s/SBATCH -n 1/SBATCH -n 2/"],
             "change the options above the line",
         ),
-        (&["2aexport A=1"], "no option: export A=1"),
+        (&["2aexport A=1"], "not an option: export A=1"),
         (&["s/^#!.*//", "s/^echo old//"], "script"),
     ] {
         let out = edit(&slotd, &job, sed).fails(1);
@@ -401,7 +407,7 @@ fn an_edit_is_done_as_a_whole_or_not_at_all() {
 }
 
 #[test]
-fn an_edited_text_that_is_no_regular_file_is_refused_at_once() {
+fn an_edited_text_that_is_not_a_regular_file_is_refused() {
     let slotd = Slotd::start();
     let number = slotd.script(&["-H"], "#!/bin/sh\necho old\n");
     for (editor, why) in [
@@ -415,10 +421,10 @@ fn an_edited_text_that_is_no_regular_file_is_refused_at_once() {
         let mut command = slotd.command("slotd");
         command.args(["edit", &number.to_string()]);
         command.env("EDITOR", editor).env("TMPDIR", slotd.base.join("home"));
-        let said = slotd.run(command).fails(1).stderr;
-        assert!(said.contains("cannot read the edited text /"), "{editor}: {said}");
-        assert!(said.contains(&format!("job-{number}.sh: ")), "{editor}: {said}");
-        assert!(said.contains(why), "{editor}: {said}");
+        let printed = slotd.run(command).fails(1).stderr;
+        assert!(printed.contains("cannot read the edited text /"), "{editor}: {printed}");
+        assert!(printed.contains(&format!("job-{number}.sh: ")), "{editor}: {printed}");
+        assert!(printed.contains(why), "{editor}: {printed}");
     }
     slotd.line(&format!("scontrol release {number}")).ok();
     slotd.wait_state(number, "COMPLETED");
@@ -426,24 +432,24 @@ fn an_edited_text_that_is_no_regular_file_is_refused_at_once() {
 }
 
 #[test]
-fn the_script_of_an_array_is_changed_for_all_of_its_tasks() {
+fn the_script_of_an_array_is_edited_for_all_its_tasks() {
     let slotd = Slotd::start();
     let number = slotd.wrap(&["-H", "-a", "0-2%1", "-o", "%a.out"], "echo old");
     let job = number.to_string();
     let one = edit(&slotd, &format!("{job}_1"), &["s/echo old/echo new/"]).fails(1);
-    assert!(one.stderr.contains("All tasks of an array have one script"), "{one:?}");
+    assert!(one.stderr.contains("All tasks of an array share one script"), "{one:?}");
     edit(&slotd, &job, &["s/echo old/echo new $SLURM_ARRAY_TASK_ID/", "s/%1/%2/"]).ok();
     edit(&slotd, &format!("{job}_1"), &["s/--comment=.*//", "1a#SBATCH --comment=apart"]).ok();
     slotd.line(&format!("scontrol release {job}")).ok();
     slotd.wait_array(number, 3);
-    let said: Vec<String> = (0..3).map(|task| slotd.read(&format!("{task}.out"))).collect();
-    assert_eq!(said, ["new 0\n", "new 1\n", "new 2\n"]);
+    let printed: Vec<String> = (0..3).map(|task| slotd.read(&format!("{task}.out"))).collect();
+    assert_eq!(printed, ["new 0\n", "new 1\n", "new 2\n"]);
     let begun = slotd.wrap(&["-a", "0-1%1", "-o", "/dev/null"], "exec sleep 1000");
     slotd.wait("the first task", || {
         slotd.records(begun).iter().any(|record| record.state() == "RUNNING").then_some(())
     });
     let late = edit(&slotd, &begun.to_string(), &["s/1000/1/"]).fails(1);
-    assert!(late.stderr.contains("before the first one starts"), "{late:?}");
+    assert!(late.stderr.contains("before its first task starts"), "{late:?}");
     edit(&slotd, &begun.to_string(), &["s/%1/%2/"]).ok();
     slotd.wait("both tasks", || {
         (slotd.records(begun).iter().filter(|record| record.state() == "RUNNING").count() == 2)
@@ -452,7 +458,7 @@ fn the_script_of_an_array_is_changed_for_all_of_its_tasks() {
 }
 
 #[test]
-fn a_wait_shows_how_far_the_job_is_on_a_terminal_alone() {
+fn progress_is_shown_only_in_a_terminal() {
     let slotd = Slotd::start();
     let quiet = slotd.cmd("sbatch", &["-W", "--wrap", "exit 3"]).fails(3);
     assert_eq!((quiet.stdout.as_str(), quiet.stderr.as_str()), ("Submitted batch job 1\n", ""));
@@ -472,7 +478,7 @@ fn a_wait_shows_how_far_the_job_is_on_a_terminal_alone() {
 }
 
 #[test]
-fn ctrl_c_asks_what_becomes_of_a_job_that_is_followed() {
+fn ctrl_c_asks_what_to_do_with_a_followed_job() {
     let slotd = Slotd::start();
     slotd.write(
         "job.sh",
@@ -483,7 +489,7 @@ fn ctrl_c_asks_what_becomes_of_a_job_that_is_followed() {
     let Some(terminal) = Tmux::start(&slotd, "exec sh run.sh") else { return };
     terminal.shows("begun 1");
     terminal.press(&["C-c"]);
-    terminal.shows("leave job 1 running (l), cancel it (c), or go on watching (Enter)?");
+    terminal.shows("leave job 1 running (l), cancel it (c), or continue watching (Enter)?");
     terminal.press(&["Enter"]);
     slotd.open("go");
     terminal.shows("more 1");
@@ -493,19 +499,19 @@ fn ctrl_c_asks_what_becomes_of_a_job_that_is_followed() {
     });
     assert_eq!(slotd.state(1), "RUNNING");
     terminal.press(&["l", "Enter"]);
-    terminal.shows("job 1 goes on; `slotd log -f 1` shows its output again");
+    terminal.shows("job 1 continues; `slotd log -f 1` shows its output again");
     terminal.shows("code 130");
     terminal.shows("begun 2");
     assert_eq!(slotd.state(1), "RUNNING");
     terminal.press(&["C-c"]);
     terminal.shows("leave job 2");
     terminal.press(&["C-c"]);
-    terminal.shows("job 2 is cancelled");
+    terminal.shows("cancelling job 2");
     slotd.wait_state(2, "CANCELLED");
 }
 
 #[test]
-fn an_edit_that_makes_no_sense_can_be_gone_on_with() {
+fn an_invalid_edit_can_be_continued() {
     let slotd = Slotd::start();
     let number = slotd.wrap(&["-H", "-t", "10"], "true");
     let good = "sed -i 's/--time=.*/--time=20/' \"$1\"";
@@ -520,7 +526,7 @@ fn an_edit_that_makes_no_sense_can_be_gone_on_with() {
         format!("export TMPDIR=$PWD\n{edit}\nrm once\n{edit}\nexec sleep 1000\n"),
     );
     let Some(terminal) = Tmux::start(&slotd, "exec sh edit.sh") else { return };
-    terminal.shows("edit job 1 again (Enter), or leave it as it is (q)?");
+    terminal.shows("edit job 1 again (Enter) or leave it unchanged (q)?");
     assert_eq!(slotd.show(number, "TimeLimit"), "00:10:00");
     terminal.press(&["Enter"]);
     terminal.shows("code 0");
@@ -531,7 +537,7 @@ fn an_edit_that_makes_no_sense_can_be_gone_on_with() {
     terminal.press(&["q", "Enter"]);
     let screen = terminal.shows("code 1");
     assert!(
-        screen.contains("job 1 is changed") && screen.contains("your text is kept in"),
+        screen.contains("changed job 1") && screen.contains("your text is kept in"),
         "{screen}"
     );
     assert_eq!(slotd.show(number, "TimeLimit"), "00:20:00");
