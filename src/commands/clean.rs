@@ -13,6 +13,7 @@ use crate::protocol::request::{Clean, Request};
 use crate::render::size::{Units, kib};
 use crate::render::time::iso;
 use std::io::{self, IsTerminal};
+use std::path::PathBuf;
 use std::time::Duration;
 
 #[derive(Debug, clap::Args)]
@@ -45,7 +46,7 @@ pub fn run(args: &CleanArgs) -> Done {
     })?;
     let all = |dry_run| Clean { before, except: Vec::new(), dry_run };
     if args.dry_run {
-        return print(&text(&clean(&all(true))?, true));
+        return print(&(text(&clean(&all(true))?, true) + &older_copies()?));
     }
     let mut what = all(false);
     if !args.yes {
@@ -60,7 +61,17 @@ pub fn run(args: &CleanArgs) -> Done {
         }
         what.except = [planned.recent, planned.needed].concat();
     }
-    print(&text(&clean(&what)?, false))
+    print(&(text(&clean(&what)?, false) + &older_copies()?))
+}
+
+/// Returns the lines about databases that cleaning does not touch: those that a restore has
+/// replaced. They are the user's to keep or to delete.
+fn older_copies() -> Result<String, CliError> {
+    let line = |path: PathBuf| {
+        let path = path.display();
+        format!("not cleaned: {path}, an older database; delete it if you do not need it\n")
+    };
+    Ok(daemon::kept_databases(&paths()?).into_iter().map(line).collect())
 }
 
 /// Parses the value of `--older-than`.

@@ -35,7 +35,7 @@ pub use core_config::{CGROUP_KEY, SENDMAIL_KEY, VERSION_KEY, check_settings};
 pub use error::DaemonError;
 pub use history::clean_directly;
 pub use listener::InstanceLock;
-pub use recovery::kept_backup;
+pub use recovery::{kept_backup, kept_databases};
 pub use run::run;
 pub use settings::{Environment, Holds, Setting, TABLE as SETTINGS, unknown as unknown_settings};
 pub use sources::Sources;

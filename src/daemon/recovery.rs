@@ -16,6 +16,7 @@ use crate::store::{Reader, Store, upkeep};
 use crate::sys::paths::Paths;
 use crate::sys::{clock, user};
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -40,6 +41,9 @@ const REMEMBERED: usize = 1000;
 
 /// The number of found records to commit at once.
 const BATCH: usize = 1000;
+
+/// The name of an older database that is kept beside the database, without its number.
+const KEPT: &str = "state.db.replaced";
 
 /// Returns the ID of the next job, which neither the database nor a job directory contains.
 fn next_number(of_store: JobId, numbers: &[JobId]) -> JobId {
@@ -198,13 +202,23 @@ fn keep_backup(paths: &Paths) -> io::Result<PathBuf> {
 /// Returns the second name of the backup of a lost database, or its only name if it was not kept.
 pub fn kept_backup(paths: &Paths) -> PathBuf {
     let backup = paths.db_backup();
-    let known = names_of_kept(paths).take_while(|name| name.symlink_metadata().is_ok());
-    known.filter(|name| is_same_file(name, &backup)).last().unwrap_or(backup)
+    let known = kept_databases(paths).into_iter().filter(|name| is_same_file(name, &backup));
+    known.last().unwrap_or(backup)
+}
+
+/// Returns the older databases that a restore or a loss has left beside the database, in the order
+/// in which they were kept. None if the directory cannot be read.
+pub fn kept_databases(paths: &Paths) -> Vec<PathBuf> {
+    let names = fs::read_dir(paths.lib_dir()).into_iter().flatten().flatten();
+    let number = |name: OsString| name.to_str()?.strip_prefix(KEPT)?.parse().ok();
+    let mut numbers: Vec<u32> = names.filter_map(|entry| number(entry.file_name())).collect();
+    numbers.sort_unstable();
+    numbers.into_iter().map(|number| paths.lib_dir().join(format!("{KEPT}{number}"))).collect()
 }
 
 fn names_of_kept(paths: &Paths) -> impl Iterator<Item = PathBuf> {
-    let db = paths.db();
-    (1..).map(move |n| db.with_extension(format!("db.replaced{n}")))
+    let lib = paths.lib_dir();
+    (1..).map(move |number| lib.join(format!("{KEPT}{number}")))
 }
 
 fn is_same_file(one: &Path, other: &Path) -> bool {

@@ -24,7 +24,23 @@ fn backup_works_with_a_daemon_and_restore_without_one() {
     slotd.stop();
     let printed = slotd.line("slotd db restore copy.db").ok().stdout;
     assert!(printed.contains("; the old file is "), "{printed}");
-    assert!(slotd.root.join("lib/state.db.replaced1").exists());
+    let kept = slotd.root.join("lib/state.db.replaced1");
+    assert!(kept.exists());
+    // A user who has deleted an earlier one is told of the others.
+    fs::copy(&kept, kept.with_extension("replaced10")).unwrap();
+    fs::rename(&kept, kept.with_extension("replaced2")).unwrap();
+    for how in ["--dry-run", "--yes"] {
+        let cleaned = slotd.line(&format!("slotd clean --older-than 30d {how}")).ok().stdout;
+        let named: Vec<&str> = cleaned.lines().filter(|line| line.contains("replaced")).collect();
+        let line = |number: u32| {
+            let path = kept.with_extension(format!("replaced{number}"));
+            format!(
+                "not cleaned: {}, an older database; delete it if you do not need it",
+                path.display()
+            )
+        };
+        assert_eq!(named, [line(2), line(10)]);
+    }
     slotd.line("slotd db vacuum").ok();
     slotd.start_daemon();
     let numbers: Vec<u32> = slotd.all_records().iter().map(slotd_kit::Record::id).collect();
