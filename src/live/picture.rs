@@ -89,8 +89,7 @@ impl Place {
 pub type Order = [i64; 3];
 
 /// Returns the sort key of a job. Running jobs are sorted by start time. Pending jobs are sorted by
-/// turn, and those that wait for something else come last. Of the ended jobs, the latest comes
-/// first.
+/// turn, and those that wait for something else come last. The latest ended job comes first.
 pub fn order(job: &Job) -> Order {
     let time = |at: Option<Timestamp>| at.map_or(i64::MAX, |at| at.0);
     let id = i64::from(job.id.0);
