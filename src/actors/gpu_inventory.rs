@@ -57,7 +57,7 @@ impl GpuInventoryActor {
         let (places, all) =
             (self.places.clone(), self.known.iter().chain(&self.lost).cloned().collect());
         // In the background: the disk may be slow.
-        actix::spawn(aside::run("writing the numbers of the GPUs", aside::PATIENCE, move || {
+        actix::spawn(aside::run("storing the GPU numbers", aside::PATIENCE, move || {
             places.keep(all)
         }));
         self.tell_changed();

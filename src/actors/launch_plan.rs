@@ -107,7 +107,7 @@ pub fn output_patterns(id: JobId, request: &JobRequest, host: &str) -> Vec<Strin
         None => ArrayRole::None,
     };
     let vars = FilenameVars {
-        // Several tasks: `%a` stays, even if there is only one.
+        // `%a` stands for several tasks, so it is not expanded, even if the array has only one.
         array_task: request.array.is_none().then_some(NO_VAL),
         ..vars(id, &role, request, host, StepId::Batch, 0)
     };
@@ -275,7 +275,7 @@ pub fn step_launch(
         mpi: request.mpi,
         own_end: own_end(job, host, kill_wait),
         tie_fd: launch.client_line,
-        // The first launch of a job contains its record. For a batch job, that was the script's.
+        // The first launch of a job stores its record. In a batch job, the script was the first.
         job: is_first_of_allocation(m).then(|| Box::new(job.without_steps())),
         ..LaunchSpec::default()
     })

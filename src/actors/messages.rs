@@ -38,7 +38,7 @@ use tokio::sync::oneshot;
 #[rtype(result = "Result<Submitted, Refusal>")]
 pub struct SubmitJob {
     pub submission: Submission,
-    /// A resubmission: the job may be in the queue already.
+    /// Set for a repeated submission: the job may be in the queue already.
     pub again: bool,
     /// The recipient of the job's events, if a client waits for them.
     pub news: Option<NewsSender>,
@@ -61,7 +61,7 @@ pub struct QueryJobs {
 
 /// The parts of an answer that were sent before the last one.
 pub struct Since {
-    /// All records of the answer that are in memory.
+    /// The IDs of all records of the answer that are in memory.
     pub ids: Vec<JobId>,
     /// Changes since just before the first part was read.
     pub changes: Feed,
@@ -185,7 +185,7 @@ pub struct CreateStep {
     pub env: Vec<u8>,
     pub fds: Vec<OwnedFd>,
     pub news: NewsSender,
-    /// Identifies the request while it waits.
+    /// Identifies the waiting request.
     pub ticket: u64,
 }
 
@@ -313,7 +313,7 @@ pub struct Unstored {
 #[rtype(result = "()")]
 pub struct StoreWell;
 
-/// The processes of a step exist.
+/// The processes of a step have been created.
 #[derive(Message)]
 #[rtype(result = "()")]
 pub struct StepStarted {
@@ -417,7 +417,7 @@ pub struct PutSource {
     pub at: Timestamp,
     pub source: Source,
     pub diff: Option<PackedDiff>,
-    /// The most bytes that all stored diffs may use together.
+    /// The maximum total size of all stored diffs, in bytes.
     pub most_diffs: Option<u64>,
 }
 
@@ -581,7 +581,7 @@ pub struct Notify {
     pub notice: Notice,
 }
 
-/// This notification was sent, or given up for good.
+/// This notification was sent, or was abandoned.
 #[derive(Message)]
 #[rtype(result = "()")]
 pub struct NoticeGiven(pub u64);

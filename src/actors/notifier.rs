@@ -1,10 +1,10 @@
 //! NotifierActor: sends notifications through `SLOTD_NOTIFY_CMD`, by mail, and by HTTP POST to
 //! `SLOTD_NOTIFY_URL`.
 //!
-//! Owns the processes that send, and the queues in front of them: commands, and messengers
+//! Owns the sending processes and a queue for each kind. The processes are commands, and messengers
 //! (processes of this program that send emails or posts). Receives [`Notify`]. Sends
 //! [`NoticeGiven`] once a command has started, an email was sent, a post was accepted, or one of
-//! these was given up, so that the next daemon sends only the rest. After a crash, a notification
+//! these was abandoned, so that the next daemon sends only the rest. After a crash, a notification
 //! may be sent twice.
 //!
 //! Notifications never affect jobs, even if they fail, hang or arrive in large numbers. A few
@@ -27,9 +27,9 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// The most commands to run at once.
+/// The maximum number of commands to run at once.
 const MAX_COMMANDS: usize = 4;
-/// The most emails to send at once.
+/// The maximum number of emails to send at once.
 const MAX_MAILS: usize = 2;
 const MAX_WAITING: usize = 10_000;
 
@@ -131,7 +131,7 @@ impl NotifierActor {
         let Some(url) = self.ways.url.clone() else { return };
         let Some(event) = self.posts.next() else {
             if self.posts.running == 0 {
-                // Closing its standard input ends it.
+                // The messenger exits when its standard input is closed.
                 self.poster = None;
             }
             return;

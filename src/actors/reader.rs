@@ -1,9 +1,9 @@
 //! ReaderActor: answers queries about ended jobs from the database.
 //!
-//! Owns a read-only connection on its own thread, so that a large sacct delays no commit. Receives
-//! queries from the sessions and sends nothing. [`Readers`] separates queries by how long they
-//! take: a query that a submission needs never waits behind a year of accounting. Readers stop with
-//! the daemon. If one dies, its queries are refused, and jobs are not affected.
+//! Owns a read-only connection on its own thread, so that a large sacct query does not delay
+//! commits. Receives queries from the sessions and sends nothing. [`Readers`] separates queries by
+//! how long they take: a query that a submission needs never waits behind a year of accounting.
+//! Readers stop with the daemon. If one dies, its queries are refused, and jobs are not affected.
 
 use crate::actors::launch_plan::fill_paths;
 use crate::actors::messages::{
@@ -20,7 +20,7 @@ use crate::sched::{EndedJob, view_of};
 use crate::store::{Reader, StoreError};
 use actix::prelude::*;
 
-/// The most queries over time windows to run at once.
+/// The maximum number of queries over time windows to run at once.
 const WINDOWS_AT_ONCE: usize = 2;
 
 /// The readers, by kind of query.

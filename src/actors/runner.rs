@@ -82,7 +82,7 @@ pub fn runners_on(arbiter: ArbiterHandle, setup: RunnerSetup) -> RunnerSeed {
     })
 }
 
-/// The data for launching again.
+/// The data for a repeated launch.
 struct Retry {
     spec: LaunchSpec,
     fds: Vec<OwnedFd>,
@@ -395,7 +395,7 @@ impl Handler<StepNews> for RunnerActor {
                 }
             }
             None if self.steps.contains_key(&step) => self.look_again(step, false, ctx),
-            // `Stays` concerns the watcher, not the step.
+            // `Stays` is an event of the watcher, not of the step.
             Some(StepEvent::Stays) | None => {}
         }
     }

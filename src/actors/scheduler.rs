@@ -61,7 +61,7 @@ use outgoing::Notices;
 use steps::Ticket;
 use watchers::Watch;
 
-/// The number of forgotten records after which their memory, a few megabytes, is returned to the
+/// After this many records have been dropped, their memory, a few megabytes, is returned to the
 /// system.
 const MANY_FORGOTTEN: usize = 1000;
 
@@ -96,7 +96,7 @@ pub struct SchedulerOutputs {
     pub alarm: watch::Sender<Option<Timestamp>>,
     pub clock: fn() -> Moment,
     pub daemon_start: Timestamp,
-    /// For the history of host usage.
+    /// Needed for the history of host usage.
     pub activity: watch::Sender<Activity>,
     /// A permit is needed to compute a forecast.
     pub forecasts: Arc<Semaphore>,
@@ -124,7 +124,7 @@ pub struct SchedulerActor {
     is_round_quick: bool,
     runners: HashMap<JobId, Recipient<RunnerCommand>>,
     watchers: HashMap<JobId, Watch>,
-    /// New allocations that wait for their first round, with clients waiting for them.
+    /// New allocations that no round has considered yet, and whose clients wait.
     newcomers: Vec<JobId>,
     /// The clients that watch for any change.
     feeds: Vec<FeedSender>,
@@ -330,7 +330,7 @@ impl Handler<Round> for SchedulerActor {
             self.check_cgroups(ctx);
         }
         if self.core.take_forgotten(MANY_FORGOTTEN) {
-            actix::spawn(aside::run("giving memory back", aside::PATIENCE, memory::give_back));
+            actix::spawn(aside::run("returning free memory", aside::PATIENCE, memory::give_back));
         }
         activity::publish_runs(&self.outputs.activity, self.core.records().has_active());
         self.set_alarm();

@@ -1,5 +1,5 @@
-//! Simulation of the scheduler with test doubles for the store and the runners, and a number for
-//! the clock. Runs years of a queue in seconds, reproducible by seed.
+//! Simulation of the scheduler with test doubles for the store and the runners, and a simulated
+//! clock. Runs years of a queue in seconds, reproducible by seed.
 //!
 //! The store's double loses uncommitted changes in a crash, and fails now and then (`disk`). The
 //! jobs' processes are a table that outlives the daemon, as real processes do. A crash may happen
@@ -59,7 +59,7 @@ const CPUS: u32 = 4;
 const MEMORY_MB: u64 = 1000;
 const GPUS: u32 = 2;
 
-/// The most unfinished jobs at a time, so that much happens to each.
+/// The maximum number of unfinished jobs, kept small so that much happens to each job.
 const MOST_JOBS: usize = 25;
 
 const USER: u32 = 1001;
@@ -95,7 +95,7 @@ struct Process {
     begun: i64,
     /// The record of its watcher.
     record: Option<(ExitRecord, EndCause)>,
-    /// The machine has gone down since.
+    /// The machine has gone down since the process started.
     is_gone: bool,
 }
 
@@ -141,7 +141,7 @@ struct World {
     daemon: Option<Addr<SchedulerActor>>,
     alarm: Option<watch::Receiver<Option<Timestamp>>>,
     disk: Disk,
-    /// The panic of a broken guarantee.
+    /// The panic that reported a broken guarantee.
     broken: Option<Box<dyn Any + Send>>,
     processes: BTreeMap<RunKey, Process>,
     /// Jobs stopped before they had a process.

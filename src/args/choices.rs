@@ -112,7 +112,8 @@ pub struct Choices {
 
 impl Choices {
     /// Returns the names of the list options that were given without an element, such as `--name=`
-    /// or `-j ,`. Slurm's listings match no jobs then, unlike without the option.
+    /// or `-j ,`. With such an option, Slurm's listings match no jobs. Without it, they match all
+    /// jobs.
     pub fn empty_lists(&self) -> &[String] {
         &self.empty_lists
     }
@@ -122,7 +123,7 @@ impl Choices {
         self.list.iter().rev().find(|choice| choice.given.name == name)
     }
 
-    /// Returns the option that was given last. This one wins if the options exclude each other.
+    /// Returns the one of these options that was given last. It wins if they exclude each other.
     pub fn last_of<'a>(&self, names: &[&'a str]) -> Option<&'a str> {
         self.list
             .iter()
@@ -477,7 +478,7 @@ fn environment(grammar: &Grammar, variables: Vec<Variable>, origin: &Origin) -> 
 /// precedence.
 fn settle(grammar: &Grammar, list: Vec<Choice>) -> Vec<Choice> {
     // The highest layer that sets each option. This is a map because scripts and tools may pass
-    // very many words.
+    // thousands of words.
     let mut last: HashMap<&str, u8> = HashMap::new();
     let keeps = list.iter().rev().map(|choice| {
         let (name, layer) = (choice.given.name.as_str(), choice.source.layer());

@@ -98,7 +98,7 @@ pub const SUBMIT: &[Extra] = &[
     kept("network", None, Value, "Set network requirements"),
     kept("no-kill", Some('k'), Maybe, "Keep the job running if a node fails"),
     kept("power", None, Value, "Set power management options"),
-    checked("profile", None, "Select the data that accounting profiles", |text, _| {
+    checked("profile", None, "Select the data to profile", |text, _| {
         parse::profile::parse(text).map(drop)
     }),
     kept("resv-ports", None, Maybe, "Reserve communication ports"),
@@ -194,7 +194,7 @@ pub const SQUEUE: &[Extra] = &[
         "priority",
         Some('P'),
         Nothing,
-        "Show one row per partition of a pending job, which has only one",
+        "Show one row per partition of a pending job; it has only one",
     ),
     kept("sibling", None, Nothing, "Include jobs on the federation's other clusters"),
 ];

@@ -1,10 +1,10 @@
 //! Emulates GNU `getopt_long`, whose behavior every Slurm client relies on, in front of clap.
 //!
-//! clap knows the options; this module splits the words. It resolves unique prefixes (`--job` for
-//! `--jobs`), attached and joined short options (`-uroot`, `-nu USER`), values in the next word,
-//! whatever they look like, and operands before options. It returns each option by its full name,
-//! in the one spelling that clap and getopt agree on (`--name=value`, operands after `--`). It does
-//! not interpret values.
+//! clap has the definitions of the options; this module splits the words. It resolves unique
+//! prefixes (`--job` for `--jobs`), attached and joined short options (`-uroot`, `-nu USER`),
+//! values in the next word, whatever they look like, and operands before options. It returns each
+//! option by its full name, in the one spelling that clap and getopt agree on (`--name=value`,
+//! operands after `--`). It does not interpret values.
 
 use crate::args::error::{CliError, Mark};
 use crate::parse::ids::split_outside_brackets;

@@ -10,8 +10,8 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 
 /// The variables that are passed without `ALL`: enough for a login-like session. Slurm asks the
-/// node for the login environment. On one host that is the submitter's, whose PATH already contains
-/// the Slurm commands.
+/// node for the login environment. On one host, this is the environment of the submitter, which
+/// already has the Slurm commands in PATH.
 const BASICS: [&str; 7] = ["HOME", "PATH", "SHELL", "USER", "LOGNAME", "TMPDIR", "SLOTD_ROOT"];
 
 /// Prefixes of variables that describe a task of the job in which sbatch was called. They do not

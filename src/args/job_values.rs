@@ -103,7 +103,7 @@ pub fn priority(text: &str, _: &str) -> Result<Maybe<u32>, SpecError> {
     }
 }
 
-/// Parses `--gres`. Slurm accepts `none` for no resources, but treats an empty value as a mistake.
+/// Parses `--gres`. Slurm accepts `none` for no resources, but rejects an empty value.
 ///
 /// # Errors
 /// Fails for an empty value and for a resource that is not a GPU. The text of `help` is also

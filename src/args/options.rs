@@ -221,7 +221,7 @@ pub struct JobOpts {
     /// Require these features of the host
     #[arg(short = 'C', long, value_name = "FEATURES", value_parser = unless_empty(parse::constraint::parse), help_heading = WHERE)]
     pub constraint: Option<Maybe<Constraint>>,
-    /// Prefer these features; they are shown, and unknown ones are refused
+    /// Prefer these features; only shown, but unknown ones are refused
     #[arg(long, value_name = "FEATURES", value_parser = unless_empty(parse::constraint::parse_preference), help_heading = WHERE)]
     pub prefer: Option<Maybe<Constraint>>,
     /// Request adjacent nodes; only shown, since there is one node
@@ -241,7 +241,7 @@ pub struct JobOpts {
 }
 
 impl JobOpts {
-    /// Writes the options that can be interpreted on their own.
+    /// Copies the options that do not depend on others into the request.
     pub fn write(&self, request: &mut JobRequest) {
         request.ntasks = self.ntasks;
         request.ntasks_per_node = self.ntasks_per_node;

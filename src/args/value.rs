@@ -117,7 +117,7 @@ pub fn job_or_step(text: &str) -> Result<JobRef, CliError> {
         .map_err(|_| CliError::fatal(1, format!("Bad job/step specified: {}", shown(text))))
 }
 
-/// The words of an option that may not be repeated.
+/// The words of one value. clap would let an option of type `Vec` be repeated.
 pub type Names = Vec<String>;
 
 /// Splits a comma-separated list into words and drops empty ones.

@@ -30,7 +30,7 @@ pub struct Joining {
     pub pty: bool,
 }
 
-/// Why a step could not be attached to.
+/// Why attaching to a step failed.
 #[derive(Debug)]
 pub enum JoinError {
     /// The output goes to a destination that no other process can read.

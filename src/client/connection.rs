@@ -95,9 +95,9 @@ fn is_trusted(owner: u32, user: u32) -> bool {
     owner == user || owner == 0 || user == 0
 }
 
-/// Returns whether `sender` may submit something for a user to a daemon of `owner`. The owner can
-/// read the script and the environment, and the job runs as the owner. Users may submit to root's
-/// daemon.
+/// Returns whether `sender` may send a job for the user `submitted_for` to a daemon of `owner`. The
+/// owner can read the script and the environment, and the job runs as the owner. Users may submit
+/// to root's daemon.
 fn may_receive(owner: u32, submitted_for: u32, sender: u32) -> bool {
     owner == submitted_for || (owner == 0 && submitted_for == sender)
 }
@@ -226,7 +226,7 @@ impl Connection {
         }
     }
 
-    /// Returns the next answer and waits for it indefinitely.
+    /// Waits indefinitely for the next answer and returns it.
     ///
     /// # Errors
     /// Fails with [`ClientError::Broken`]. Its error is [`FrameError::Closed`] if the daemon
@@ -391,7 +391,7 @@ mod tests {
         let listener = UnixListener::bind(paths.socket()).unwrap();
         let mut conn = Connection::open(&paths).unwrap();
         let (mut daemon, _) = listener.accept().unwrap();
-        // Longer than the least that is read at once, so that one read returns the ends of both.
+        // Longer than the minimum read, so that one read returns the ends of both.
         let raw = vec![b'x'; 2 * LEAST_READ];
         let frames = [(Answer::Done(Vec::new()), &raw[..]), (Answer::Done(Vec::new()), b"2")]
             .map(|(a, raw)| Frame::encode(&a, raw).unwrap());

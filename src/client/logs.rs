@@ -55,7 +55,7 @@ impl Log {
         self
     }
 
-    /// Sets when the job started. A file last written earlier belongs to another job.
+    /// Sets the start time of the job. A file last written before it belongs to another job.
     #[must_use]
     pub fn since(mut self, start: Option<Timestamp>) -> Log {
         self.since = start;
@@ -152,7 +152,7 @@ fn push(relay: &mut Relay, to_stderr: bool, bytes: &[u8]) -> io::Result<()> {
     }
 }
 
-/// Returns whether the output goes to this same file.
+/// Returns whether the output goes to the file that is shown.
 fn is_written_to(to_stderr: bool, meta: &Metadata) -> bool {
     let own = if to_stderr { fstat(io::stderr()) } else { fstat(io::stdout()) };
     own.is_ok_and(|own| (own.st_dev, own.st_ino) == identity(meta))

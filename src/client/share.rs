@@ -86,7 +86,7 @@ impl Guest {
     }
 }
 
-/// The host's side.
+/// The host's side of a shared step.
 pub struct Share {
     listener: UnixListener,
     path: PathBuf,
@@ -195,7 +195,7 @@ mod tests {
     fn invalid_messages_are_errors() {
         let too_long = Frame::encode(&Message::Input { task: None }, &[0; MAX_DATA + 1]).unwrap();
         for bytes in
-            [b"nothing of slotd's".as_slice(), &too_long, &Frame::encode(&"other", b"").unwrap()]
+            [b"not a slotd message".as_slice(), &too_long, &Frame::encode(&"other", b"").unwrap()]
         {
             let mut decoder = decoder();
             decoder.push(bytes);

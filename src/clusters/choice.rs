@@ -29,7 +29,7 @@ pub enum Place {
 pub struct Chosen {
     /// Each once, this host first, the others in the order of the file.
     pub places: Vec<Place>,
-    /// Names that no cluster has, in the order given.
+    /// Names of unknown clusters, in the order given.
     pub unknown: Vec<String>,
 }
 

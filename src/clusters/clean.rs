@@ -18,7 +18,7 @@ pub enum Found {
     Deleted(u64),
 }
 
-/// Reads the output of [`program::clean`](super::program::clean). Returns `None` if squeue did not
+/// Parses the output of [`program::clean`](super::program::clean). Returns `None` if squeue did not
 /// answer, so that nothing is known about the jobs.
 pub fn read(out: &[u8]) -> Option<BTreeMap<String, Found>> {
     let text = String::from_utf8_lossy(out);
@@ -49,8 +49,8 @@ pub fn read(out: &[u8]) -> Option<BTreeMap<String, Found>> {
 
 fn reason(word: &str) -> String {
     let known = match word {
-        "link" => "a link is in the place of its directory",
-        "file" => "a file is in the place of its directory",
+        "link" => "a link has replaced its directory",
+        "file" => "a file has replaced its directory",
         "owner" => "its directory belongs to another user",
         "strange" => "its directory was not made by slotd",
         "mount" => "something is mounted in its directory",
@@ -79,7 +79,7 @@ mod tests {
     const STRANGE: &str = "00000000000000000000000000000005";
     const GONE: &str = "00000000000000000000000000000006";
     const OTHER: &str = "00000000000000000000000000000007";
-    /// No other test may use it, since all see the mount.
+    /// Reserved for one test, because all tests see the mount.
     const MOUNTED: &str = "00000000000000000000000000000009";
     const FOREIGN: &str = "00000000000000000000000000000008";
 
@@ -167,10 +167,10 @@ mod tests {
         let done = cluster.clean(true, &tokens).unwrap();
         assert_eq!(done[BUSY], Found::Busy);
         assert!(matches!(done[ENDED], Found::Deleted(kib) if kib > 0), "{done:?}");
-        assert_eq!(done[LINK], Found::Kept("a link is in the place of its directory".to_owned()));
-        assert_eq!(done[FILE], Found::Kept("a file is in the place of its directory".to_owned()));
+        assert_eq!(done[LINK], Found::Kept("a link has replaced its directory".to_owned()));
+        assert_eq!(done[FILE], Found::Kept("a file has replaced its directory".to_owned()));
         assert_eq!(done[STRANGE], Found::Kept("its directory was not made by slotd".to_owned()));
-        assert_eq!(done[GONE], Found::Kept("a link is in the place of its directory".to_owned()));
+        assert_eq!(done[GONE], Found::Kept("a link has replaced its directory".to_owned()));
         if tokens.contains(&FOREIGN) {
             let why = "its directory belongs to another user".to_owned();
             assert_eq!(done[FOREIGN], Found::Kept(why));
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn a_deletion_that_failed_is_continued() {
+    fn a_failed_deletion_is_resumed() {
         let cluster = Cluster::new("exit 0");
         let stage = cluster.stage(ENDED);
         let rm = cluster.path("bin/rm");

@@ -20,7 +20,7 @@ const POLL: std::ops::RangeInclusive<u64> = 1..=86_400;
 /// How the commands of a cluster are reached.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Link {
-    /// A host of `~/.ssh/config`.
+    /// A host in `~/.ssh/config`, or `user@host`.
     Ssh(String),
     /// A directory on this host that contains the commands.
     Local(PathBuf),
@@ -49,15 +49,15 @@ pub struct Cluster {
     pub shell: Vec<String>,
     /// Put before the user's options of sbatch.
     pub options: Vec<String>,
-    /// Names of the variables that travel.
+    /// Names of the environment variables to pass to the cluster.
     pub export: Vec<String>,
     /// Seconds between two queries of a waiting command.
     pub poll: u64,
-    /// The age in seconds from which ended jobs are cleaned that were not fetched.
+    /// The age in seconds after which ended jobs are cleaned up even if they were not fetched.
     pub keep: u64,
 }
 
-/// A problem of the file, with its line, starting at 1.
+/// A problem in the file, with its line number, which starts at 1.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ConfigError {
     pub line: usize,
@@ -108,7 +108,7 @@ pub const KEYS: [Key; 10] = [
         name: "local",
         example: "\"/opt/slurm/bin\"",
         default: "",
-        about: "In place of `ssh`: a directory with the commands of a Slurm on this host.",
+        about: "Instead of `ssh`: a directory with the commands of a Slurm on this host.",
         set: |cluster, value| {
             let path = PathBuf::from(text(value)?);
             if !path.is_absolute() || path.as_os_str().as_encoded_bytes().contains(&b':') {
@@ -152,7 +152,7 @@ pub const KEYS: [Key; 10] = [
         set: |cluster, value| {
             let shell: Vec<String> =
                 text(value)?.split_ascii_whitespace().map(str::to_owned).collect();
-            // The words travel without quotes, because login shells quote differently.
+            // The words are not quoted, because login shells quote differently.
             let is_plain = |c: char| c.is_ascii_alphanumeric() || "/._-".contains(c);
             if shell.is_empty() || !shell.iter().all(|word| word.chars().all(is_plain)) {
                 return Err("must be a POSIX shell and its options, such as \"bash -l\"".to_owned());
@@ -165,7 +165,7 @@ pub const KEYS: [Key; 10] = [
         name: "options",
         example: "[\"--account=x1\"]",
         default: "[]",
-        about: "Options of sbatch that are put before the user's.",
+        about: "Options of sbatch, which are put before the user's.",
         set: |cluster, value| {
             cluster.options = texts(value)?;
             match cluster.options.iter().find(|word| word.contains('\0')) {
@@ -178,8 +178,9 @@ pub const KEYS: [Key; 10] = [
         name: "export",
         example: "[\"WANDB_MODE\"]",
         default: "[]",
-        about: "Environment variables that travel to the cluster's commands, and so to jobs. No others do. Names that the \
-                shell there uses, such as `IFS`, or one or two small letters, are refused.",
+        about: "Environment variables that are passed to the cluster's commands, and so to jobs. No \
+                others are. Names that the shell there uses, such as `IFS`, and names of one or two \
+                lower-case letters are refused.",
         set: |cluster, value| {
             cluster.export = texts(value)?;
             if let Some(bad) = cluster.export.iter().find(|name| !is_variable(name)) {
@@ -422,7 +423,7 @@ mod tests {
     }
 
     #[test]
-    fn defaults_of_the_table_are_those_of_the_parser() {
+    fn documented_defaults_match_the_parser() {
         let bare = "[[cluster]]\nname = \"hpc\"\nssh = \"hpc\"\n";
         let written: String = KEYS
             .iter()

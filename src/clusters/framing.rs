@@ -7,7 +7,7 @@
 
 use memchr::memmem;
 
-/// Output before the frame that is kept to explain a failure, in bytes.
+/// The number of bytes before the frame that are kept to explain a failure.
 const MOST_BANNER: usize = 16 << 10;
 
 /// Extracts the output of one stream, in pieces of any size.
@@ -15,7 +15,7 @@ const MOST_BANNER: usize = 16 << 10;
 pub struct Framer {
     begin: Vec<u8>,
     end: Vec<u8>,
-    /// Bytes that may belong to a mark.
+    /// Bytes that may be the start of a mark.
     held: Vec<u8>,
     banner: Vec<u8>,
     stage: Stage,
@@ -85,7 +85,7 @@ impl Framer {
         self.stage != Stage::Before
     }
 
-    /// Returns the word in the end of the frame, usually an exit code; `None` before the end.
+    /// Returns the word that ends the frame, usually an exit code; `None` before the end.
     pub fn end(&self) -> Option<&str> {
         match &self.stage {
             Stage::After(word) => Some(word),

@@ -29,8 +29,7 @@ pub fn heading(name: &str) -> Vec<u8> {
     format!("CLUSTER: {name}\n").into_bytes()
 }
 
-/// Joins outputs in order. `dated`: each begins with a line of the date (`-l`), which is printed
-/// once.
+/// Joins outputs in order. `dated`: each output begins with the date (`-l`), which is printed once.
 ///
 /// # Errors
 /// Fails if an output is not JSON but has to be.
@@ -116,7 +115,8 @@ fn table(header: bool, parts: &[Part<'_>]) -> Vec<u8> {
     all
 }
 
-/// Joins documents: lists of the same name are concatenated, everything else is the first's.
+/// Joins documents: concatenates lists of the same name, and takes everything else from the first
+/// document.
 fn json(parts: &[Part<'_>]) -> Result<Vec<u8>, String> {
     let mut all: Option<Value> = None;
     for part in parts {

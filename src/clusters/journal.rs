@@ -1,4 +1,4 @@
-//! The submissions to other clusters on this host's disk: one file a token.
+//! The submissions to other clusters on this host's disk: one file per token.
 //!
 //! A record is synced, with its directory, before the first connection. A lock beside it is held
 //! while a process works on the submission, and ends with that process.
@@ -26,13 +26,13 @@ pub struct Record {
     pub dir: String,
     /// The directory of the job below the copied work tree; `None` if it runs elsewhere.
     pub copied: Option<String>,
-    /// The words of sbatch there.
+    /// The command line of sbatch on the cluster.
     pub words: Vec<String>,
     /// The user wants the job to be held.
     #[serde(default)]
     pub hold: bool,
     pub state: State,
-    /// When it was first asked for after the process that submitted it had ended, in seconds since
+    /// When its outcome was first queried after the submitting process had ended, in seconds since
     /// 1970.
     #[serde(default)]
     pub doubted: Option<i64>,
@@ -49,7 +49,7 @@ pub struct Record {
 pub struct End {
     /// When it ended, or when it was first found to have ended, in seconds since 1970.
     pub at: i64,
-    /// The state in the words of the cluster; empty if the cluster has forgotten the job.
+    /// The state as the cluster named it; empty if the cluster has forgotten the job.
     pub state: String,
 }
 
@@ -62,7 +62,7 @@ impl Record {
         }
     }
 
-    /// Returns whether the outcome is unknown: if there is a job, and which one it is.
+    /// Returns whether it is unknown if there is a job, or which job it is.
     pub fn is_unknown(&self) -> bool {
         match self.state {
             State::Prepared | State::Unknown | State::Submitted(None) => true,
@@ -169,8 +169,8 @@ impl Journal {
         File::open(&self.dir)?.sync_all()
     }
 
-    /// Deletes the lock of a record about which nothing is left to find out. The next process that
-    /// needs one creates it again.
+    /// Deletes the lock of a record whose outcome is known. The next process that needs a lock
+    /// creates it again.
     fn remove_needless_lock(&self, record: &Record) {
         if !record.is_unknown() {
             let _ = fs::remove_file(self.dir.join(format!("{}.lock", record.token)));

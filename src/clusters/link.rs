@@ -22,8 +22,8 @@ const MOST_FILE: u64 = 1 << 20;
 /// The longest path of a socket to which ssh can still append its temporary suffix, in bytes.
 const MOST_SOCKET: usize = 86;
 
-/// The pieces of output that wait for a slow reader, each of at most [`PIECE`] bytes. Then the
-/// command waits, too.
+/// The maximum number of pieces of output, each of at most [`PIECE`] bytes, that wait for a slow
+/// reader. Then the command is blocked.
 pub const MOST_PIECES: usize = 16;
 
 /// The largest piece of output, in bytes.
@@ -44,7 +44,7 @@ const SSH_OPTIONS: [&str; 11] = [
     "StdinNull=no",
 ];
 
-/// Variables that commands on this host keep (`local`), as a login would set them.
+/// The variables that commands of a cluster on this host (`local`) keep, as after a login.
 const KEPT: [&str; 9] =
     ["HOME", "USER", "LOGNAME", "SHELL", "PATH", "LANG", "TZ", "TERM", "TMPDIR"];
 
@@ -66,7 +66,7 @@ impl Clusters {
     }
 }
 
-/// Reads `clusters.toml`. A missing file has no clusters.
+/// Reads `clusters.toml`. If the file is missing, there are no clusters.
 ///
 /// # Errors
 /// Fails with a message that names the file if it is not a regular file, if anyone but this user
@@ -89,7 +89,7 @@ fn checked(file: &Path) -> io::Result<String> {
     let refused = |why: String| Err(io::Error::new(io::ErrorKind::PermissionDenied, why));
     if found.uid() != own && found.uid() != 0 {
         return refused(format!(
-            "it belongs to user {}, and it names programs to run",
+            "it belongs to user {}, but it names programs to run: it must belong to you or to root",
             found.uid()
         ));
     }
@@ -191,7 +191,7 @@ pub fn random() -> io::Result<String> {
     Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
-/// Returns whether a variable of this host stays here in any case.
+/// Returns whether a variable of this host is never passed to ssh.
 fn is_slurms(name: &OsStr) -> bool {
     [
         &b"SLURM_"[..],
@@ -207,7 +207,7 @@ fn is_slurms(name: &OsStr) -> bool {
     .any(|prefix| name.as_bytes().starts_with(prefix))
 }
 
-/// Returns the variables of this process that travel to the cluster.
+/// Returns the variables of this process that are passed to the cluster.
 pub fn variables(cluster: &Cluster) -> Vec<(String, Vec<u8>)> {
     let value = |name: &String| {
         std::env::var_os(name).map(|value| (name.clone(), value.as_bytes().to_vec()))
@@ -222,7 +222,7 @@ pub fn ssh(host: &str, socket: Option<&Path>) -> Command {
     for option in SSH_OPTIONS {
         ssh.args(["-o", option]);
     }
-    // Without a connection of ours, one that the user's own configuration shares is used.
+    // Without a socket of ours, ssh uses a connection that the user's own configuration shares.
     if let Some(socket) = socket {
         ssh.arg("-o").arg(control_path(socket));
     }
@@ -233,7 +233,7 @@ pub fn ssh(host: &str, socket: Option<&Path>) -> Command {
     ssh
 }
 
-/// Returns ssh's option for a shared connection. ssh expands `%` in it, and variables.
+/// Returns ssh's option for a shared connection. ssh expands `%` and variables in it.
 pub fn control_path(socket: &Path) -> OsString {
     let mut option = OsString::from("ControlPath=");
     for byte in socket.as_os_str().as_bytes() {
@@ -351,7 +351,8 @@ impl Call<'_> {
                 }
             }
             let done = self.collect(&pieces, begin, take);
-            // Nothing that it could still do concerns the command.
+            // ssh is not needed any more once the command has ended or its output cannot be passed
+            // on.
             if child.try_wait().is_ok_and(|status| status.is_none())
                 && (done.is_err() || matches!(done, Ok(Ended::Code(_) | Ended::Missing)))
             {
@@ -382,7 +383,7 @@ impl Call<'_> {
             if out.has_begun()
                 && let Some(begin) = begin.take()
             {
-                // The thread that waits for it may have failed to send the program.
+                // The receiving thread has already exited if it could not send the program.
                 let _ = begin.send(());
             }
             if !output.is_empty() {
@@ -488,10 +489,10 @@ mod tests {
     }
 
     #[test]
-    fn output_that_nobody_takes_is_not_read_ahead() {
+    fn output_is_not_read_ahead_of_a_slow_receiver() {
         use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
         const ALL: usize = 500;
-        /// Counts reads, and the most that were ahead of the receiver.
+        /// Counts reads, and records the maximum lead over the receiver.
         struct Counted<'a> {
             read: &'a AtomicUsize,
             received: &'a AtomicUsize,
@@ -518,7 +519,7 @@ mod tests {
             }
         });
         assert_eq!(received.load(SeqCst), ALL);
-        // One piece is in the reader's hand, and one may be received but not counted yet.
+        // One more piece is being read, and one may have been received but not counted yet.
         assert!(ahead.load(SeqCst) <= MOST_PIECES + 2, "{ahead:?}");
     }
 

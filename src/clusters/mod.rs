@@ -1,8 +1,8 @@
 //! Other clusters: real Slurms that `-M` names, reached through the user's own `ssh`.
 //!
 //! A call sends a small shell program ahead of its data, runs one of Slurm's commands on the other
-//! side, and passes its output and exit code through. Nothing of slotd runs there, and nothing from
-//! there is executed here. The daemon does not take part.
+//! side, and passes its output and exit code through. slotd is not installed there, and nothing
+//! from there is executed here. The daemon is not involved.
 //!
 //! Pure: [`config`] (`clusters.toml`), [`choice`] (which clusters a command names), [`framing`]
 //! (output between banners), [`program`] (shell programs and quoting), [`join`] (the outputs

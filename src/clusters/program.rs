@@ -48,10 +48,10 @@ pub fn path(path: &str) -> Vec<u8> {
     }
 }
 
-/// The longer variables of the programs that do not begin with `slotd_`.
+/// The variables of the programs with longer names that do not begin with `slotd_`.
 const LONGER: [&str; 3] = ["now", "there", "why"];
 
-/// Returns whether a variable cannot travel, because the programs here or a shell use it.
+/// Returns whether a variable cannot be passed, because the programs here or a shell use it.
 pub fn is_own(name: &str) -> bool {
     let is_short = name.len() <= 2 && name.starts_with(|c: char| c.is_ascii_lowercase());
     let of_shells =
@@ -59,12 +59,12 @@ pub fn is_own(name: &str) -> bool {
     is_short || name.starts_with("slotd_") || LONGER.contains(&name) || of_shells.contains(&name)
 }
 
-/// Slurm's commands, which a cluster on this host has in one directory.
+/// Slurm's commands. A cluster on this host (`local`) has all of them in one directory.
 const SLURMS: [&str; 9] =
     ["sbatch", "squeue", "sacct", "scontrol", "scancel", "sinfo", "sprio", "sdiag", "srun"];
 
-/// Builds the program of a call. `mark` names its frames, `variables` travel, `needs` is the
-/// command that must exist there, and `body` is what runs.
+/// Builds the program of a call. `mark` names its frames, `variables` are passed to it, `needs` is
+/// the command that must exist on the cluster, and `body` is the part to run.
 pub fn program(
     cluster: &Cluster,
     mark: &str,
@@ -114,7 +114,7 @@ pub struct Place<'a> {
 }
 
 impl Place<'_> {
-    /// Returns the assignments that all programs about a stage begin with.
+    /// Returns the variable assignments at the beginning of all programs that use a stage.
     fn head(&self) -> Vec<u8> {
         let dir = path(self.dir);
         [b"d=", dir.as_slice(), b"\nt=$d/", self.token.as_bytes(), b"\n"].concat()
@@ -125,8 +125,8 @@ impl Place<'_> {
 #[derive(Debug, Clone, Copy)]
 pub struct Launch<'a> {
     pub attempt: u32,
-    /// The cluster has reported on this attempt. If its stage is not visible any more, it may be
-    /// elsewhere, and is not made again.
+    /// The cluster has reported on this attempt. If its stage is no longer visible, it may be
+    /// elsewhere, so it is not created again.
     pub again: bool,
     /// The name of the script in the stage.
     pub script: &'a str,
@@ -153,10 +153,11 @@ pub enum Start<'a> {
 const SAFE: &str = r#"safe() { [ -n "$(find "$1/." -prune '(' -user "$(id -u)" -o -user 0 ')' '(' ! -perm -2 -o -perm -1000 ')')" ]; }
 "#;
 
-/// Unpacks the archive on standard input unless the stage is there. Nothing else may follow it.
+/// Unpacks the archive on standard input unless the stage already exists. Nothing may follow the
+/// archive.
 const UNPACK: &str = r#"o=$(umask)
 umask 077
-# The files of the stage, by their inodes, since a directory can be moved to the place of another.
+# The files of the stage, by their inodes, since a directory can be replaced with another.
 names() { (cd "$p/work" && LC_ALL=C QUOTING_STYLE=literal find . -exec ls -1di '{}' + | sed 's/^ *//') >"$p/names"; }
 # Files that the job writes are newer than `staged`, even if times there are whole seconds.
 later() {
@@ -262,8 +263,8 @@ pub fn ask(place: Place<'_>) -> Vec<u8> {
 }
 
 /// Returns the program that looks for jobs with a token, submitted in the last `days` days. Each
-/// answer is followed by a line with the exit code. A job that runs the script of the stage is one;
-/// a job that it submits from its copy is not.
+/// answer is followed by a line with the exit code. Only jobs that run the script of the stage
+/// count, and not those that such a job submits from its copy.
 pub fn look_up(token: &str, days: u64) -> Vec<u8> {
     format!(
         "u=$(id -un)\n\
@@ -379,8 +380,8 @@ q=$(printf '%s\n' "$q" | grep -vE '^({ended})\|')
     )
 }
 
-/// Returns the program that examines the stages whose tokens are on standard input, one a line, or
-/// deletes them. Its output is read by [`clean::read`](super::clean::read).
+/// Returns the program that examines the stages whose tokens are on standard input, one per line,
+/// or deletes them. Its output is read by [`clean::read`](super::clean::read).
 ///
 /// It fails if the staging directory is not visible, since the stages may be elsewhere. Only
 /// directories of this user directly in the staging directory are deleted, only if slotd has
@@ -405,7 +406,7 @@ elif grep -qF "/$s/" /proc/self/mountinfo 2>/dev/null; then why=mount
 else
 n=$(du -skx "./$s" 2>/dev/null | sed 's/[^0-9].*//'); kb=$((kb+${n:-0}))
 if [ "$x" ]; then
-# Under this name the rest of a deletion that fails is still recognized.
+# By this name, the remains of a failed deletion are recognized.
 p=./$k.part.$$
 e=$( { { [ "./$s" = "$p" ] || mv "./$s" "$p"; } && rm -rf --one-file-system "$p"; } 2>&1 | head -n 1)
 [ ! -e "./$s" ] && [ ! -e "$p" ] || why="rm $e"
@@ -448,13 +449,13 @@ pub fn log(
     }
     let rest = match follow {
         None => format!(
-            "[ -n \"$f\" ] || {{ echo 'the cluster does not know the output file of job {job}' >&2; exit 1; }}\n\
+            "[ -n \"$f\" ] || {{ echo 'the cluster has no record of the output file of job {job}' >&2; exit 1; }}\n\
              [ -f \"$f\" ] || {{ printf 'job {job} has no output yet: %s\\n' \"$f\" >&2; exit 0; }}\n\
              tail -n {lines} -- \"$f\"\n"
         ),
         Some(poll) => format!(
-            "[ -n \"$f\" ] || {{ echo 'the cluster does not know the output file of job {job}' >&2; exit 1; }}\n\
-             # A squeue that fails says nothing about the job.\n\
+            "[ -n \"$f\" ] || {{ echo 'the cluster has no record of the output file of job {job}' >&2; exit 1; }}\n\
+             # If squeue fails, the state of the job is unknown.\n\
              active() {{\n\
              if s=$(squeue -h -j {job} -o %T 2>/dev/null); then [ -n \"$s\" ]; return; fi\n\
              s=$(squeue -h -j {job} -o %T 2>&1 >/dev/null)\n\
@@ -472,7 +473,7 @@ pub fn log(
     text
 }
 
-/// Returns the program that prints what the cluster knows about a job.
+/// Returns the program that prints the cluster's record of a job.
 pub fn show(job: &str) -> Vec<u8> {
     format!(
         "scontrol show job {job} 2>/dev/null && exit 0\n\
@@ -487,9 +488,9 @@ pub const FETCHED_EARLY: u8 = 3;
 /// The exit code of [`fetch`] if find could not read everything.
 pub const FETCHED_PARTLY: u8 = 4;
 
-/// Returns the program that packs what has changed in a stage since it was made: files whose status
-/// has changed, which also finds those with an old time of modification, and names that were not
-/// there. Names with a newline are only found by their change.
+/// Returns the program that packs the changes in a stage since it was created: files whose status
+/// has changed, even if their modification time is old, and new names. A new name that contains a
+/// newline is found only if its file has also changed.
 pub fn fetch(place: Place<'_>) -> Vec<u8> {
     let token = place.token;
     let rest = format!(
@@ -539,7 +540,7 @@ pub(crate) mod tests {
         config::parse(&file).unwrap().remove(0)
     }
 
-    /// Runs a program as sshd would, by a login shell, with data behind it.
+    /// Runs a program in a login shell, as sshd would, followed by data on standard input.
     fn run(shell: &str, program: &Program, data: &[u8]) -> (Vec<u8>, Vec<u8>) {
         let mut child = Command::new(shell)
             .args(["-c", &program.command])
@@ -599,7 +600,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn variables_travel_and_a_missing_command_is_reported() {
+    fn variables_are_passed_and_a_missing_command_is_reported() {
         let variables = [("A".to_owned(), b"x 'y'\n".to_vec())];
         let program_of = |needs: &str| {
             program(&cluster(""), "m", &variables, needs, b"printf '%s' \"$A\"; exit 3")
@@ -611,7 +612,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn variables_of_the_programs_cannot_travel() {
+    fn variables_of_the_programs_cannot_be_passed() {
         let place = Place { dir: "~/d", token: "t" };
         let launch = Launch {
             attempt: 1,
@@ -645,7 +646,7 @@ pub(crate) mod tests {
                 found.extend(["for", "-r"].contains(&pair[0]).then(|| pair[1].to_owned()));
             }
         }
-        // Capitals are for Slurm's commands, sort orders and the like.
+        // Variables in capitals belong to Slurm's commands, to sort and to other programs.
         found.retain(|name| is_variable(name) && name.contains(|c: char| c.is_ascii_lowercase()));
         assert!(["slotd_m", "slotd_c", "why", "kb", "t", "e"].iter().all(|x| found.contains(*x)));
         for name in found.iter().map(String::as_str).chain(["IFS", "UID", "slotd_new"]) {
@@ -663,7 +664,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_stage_that_was_there_is_not_made_again() {
+    fn an_existing_stage_is_not_created_again() {
         let dir = tempfile::tempdir().unwrap();
         let place = dir.path().join("stage");
         let place = Place { dir: place.to_str().unwrap(), token: "t" };

@@ -19,7 +19,7 @@ pub const COMPLETE: &str = "complete";
 /// The time limit for all git commands together.
 const GIT_TIMEOUT: Duration = Duration::from_secs(600);
 
-/// The permission bits that travel.
+/// The permission bits that are copied.
 const PERMISSIONS: u32 = 0o777;
 
 #[derive(Debug, thiserror::Error)]

@@ -1,17 +1,17 @@
 //! The states of jobs of a cluster, from the outputs of squeue, sacct and scontrol.
 
-/// The knowledge about a job.
+/// The known state of a job.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Standing {
     /// It has not ended.
     Active(String),
     /// It has ended, with this state and the exit code of its worst task. `at`: when its last task
-    /// ended, in seconds since 1970, if the cluster says so.
+    /// ended, in seconds since 1970, if the cluster reports it.
     Ended { state: String, code: u8, at: Option<i64> },
-    /// None of the commands knows it. The controller has answered, and so has sacct unless the
+    /// It is unknown to all commands. The controller has answered, and so has sacct unless the
     /// cluster has no accounting.
     Unknown,
-    /// No command that answered knows it, and one that may know it failed.
+    /// It is unknown to all commands that answered, but a command that failed may know it.
     Unanswered,
 }
 
@@ -38,7 +38,7 @@ struct Row<'a> {
     end: Option<&'a str>,
 }
 
-/// Returns the standing of each job in the output of the program that queries them.
+/// Returns the state of each job in the output of the program that queries them.
 pub fn read(out: &[u8], ids: &[String]) -> Vec<Standing> {
     let text = String::from_utf8_lossy(out);
     let (mut queue, mut accounts, mut control) = (Vec::new(), Vec::new(), Vec::new());
@@ -89,7 +89,7 @@ fn standing(
         return active;
     }
     let accounted: Vec<&Row<'_>> = accounts.iter().filter(|row| is_of(row.id, id)).collect();
-    // sacct learns of the tasks of an array one by one, and the last may have the worst code.
+    // sacct learns the tasks of an array one by one, and the last may have the highest exit code.
     let is_accounted = |task: &&&Row<'_>| accounted.iter().any(|row| row.id == task.id);
     let mut tasks = queued.iter().filter(|row| row.id.contains('_'));
     if !accounted.is_empty()
@@ -115,7 +115,7 @@ fn standing(
             code: code(row),
             at: rows.iter().filter_map(|row| seconds(row.end?)).max(),
         },
-        // squeue still shows it, and its exit code will be known.
+        // squeue still shows it, so its exit code will be reported later.
         None => match queued.first() {
             Some(row) => Standing::Active(row.state.to_owned()),
             None => Standing::Unknown,
@@ -270,7 +270,7 @@ mod tests {
             standings(over, &["44", "44_1", "44_3"]),
             [ended("FAILED", 3), ended("COMPLETED", 0), ended("CANCELLED by 1000", 1)]
         );
-        // sacct does not know the last task yet.
+        // sacct has no record of the last task yet.
         let late = "squeue\nsqueue|44_1|44|COMPLETED|\nsqueue|44_2|44|FAILED|\nsacct\nsacct|44_1|COMPLETED|0:0\n";
         assert_eq!(
             standings(late, &["44", "44_1"]),

@@ -2,30 +2,31 @@
 //!
 //! Each submission has a random token, which is on disk before the first connection. On the
 //! cluster, creating a directory named after the token and the attempt claims the right to run
-//! sbatch, so one attempt runs it at most once, however often it is asked for. sbatch's answer is
-//! kept there, and asking again returns it.
+//! sbatch, so each attempt runs it at most once, even if it is requested repeatedly. The answer of
+//! sbatch is stored there, and a repeated request returns it.
 //!
-//! sbatch itself may not know: if the controller does not answer, it retries for two minutes and
-//! fails, although the job may exist or appear later. The job is then looked up by the token in its
-//! script's path. It is believed not to exist only if squeue and sacct both answered and neither
-//! knew it, 180 seconds or more after the attempt. A repeat is submitted held and looked up again;
-//! if the first job has appeared after all, the repeat is cancelled, otherwise released.
+//! Sometimes sbatch does not know whether it has submitted the job: if the controller does not
+//! answer, it retries for two minutes and fails, although the job may exist or appear later. The
+//! job is then looked up by the token in its script's path. It counts as missing only if squeue and
+//! sacct both answer and neither of them knows it, at least 180 seconds after the attempt. It is
+//! then submitted a second time, held. If the first job appears after all, the second one is
+//! cancelled, and otherwise it is released.
 //!
-//! This module decides, and does nothing else: facts go in, the next action comes out. Times are
-//! seconds on any clock that does not jump.
+//! This module only decides: it receives facts and returns the next action. Times are seconds on
+//! any clock that does not jump.
 
 use serde::{Deserialize, Serialize};
 
-/// The time after an attempt from which on a missing job is believed not to exist, in seconds.
+/// The time after an attempt before a missing job counts as not submitted, in seconds.
 pub const QUIET: u64 = 180;
 
-/// The pause between two questions about a running or doubtful attempt, in seconds.
+/// The pause between two queries about a running or doubtful attempt, in seconds.
 const PAUSE: u64 = 5;
 
-/// The time for which a broken connection is tried again, in seconds.
+/// The time for which a broken connection is retried, in seconds.
 pub const PATIENCE: u64 = 120;
 
-/// The time for which lookups that do not answer are tried again, in seconds.
+/// The time for which unanswered lookups are retried, in seconds.
 const LOOKUP_PATIENCE: u64 = 300;
 
 /// The attempt that is submitted held.
@@ -41,7 +42,7 @@ pub enum State {
     Submitted(Option<u64>),
     /// There is no job, and there will be none.
     Refused,
-    /// The command ended without finding out.
+    /// The command ended before the outcome was known.
     Unknown,
 }
 
@@ -61,7 +62,7 @@ pub struct Job {
     pub id: u64,
 }
 
-/// Something learned from the cluster.
+/// A fact about the submission, learned from the cluster or the connection.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Fact {
     /// The program did not start, so nothing was sent.
@@ -74,18 +75,18 @@ pub enum Fact {
     Running(u64),
     /// sbatch's answer, this many seconds old.
     Answered { age: u64, answer: Answer },
-    /// Nothing there shows an attempt.
+    /// The cluster has no trace of an attempt.
     NoTrace,
     /// The jobs with the token. `whole`: squeue and sacct both answered.
     Jobs { jobs: Vec<Job>, whole: bool },
 }
 
-/// The meaning of sbatch's answer.
+/// The interpretation of sbatch's answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Answer {
     Accepted(Option<u64>),
     Refused,
-    /// sbatch does not know either.
+    /// sbatch itself does not know.
     Unsure,
 }
 
@@ -106,7 +107,7 @@ pub enum Action {
     Finish(Outcome),
 }
 
-/// The end of a submission.
+/// The outcome of a submission.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
     /// There is exactly one job. `answered`: sbatch printed it.
@@ -115,9 +116,9 @@ pub enum Outcome {
     Refused,
     /// The cluster was not reached, or has no room for the stage. There is no job.
     NotSent,
-    /// The attempts failed, and no job came of them.
+    /// The attempts failed, and no job was created.
     NotSubmitted,
-    /// Nothing more can be found out now.
+    /// The outcome cannot be determined now.
     Unknown,
 }
 
@@ -137,17 +138,18 @@ enum Phase {
     Done(Outcome),
 }
 
-/// The knowledge about one submission.
+/// Everything that is known about a submission.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Submission {
     attempt: u32,
     phase: Phase,
     /// Something may have been sent.
     sent: bool,
-    /// When the connection first failed, since it last worked.
+    /// When the connection first failed after it last worked.
     failing: Option<u64>,
-    /// When this host first knew of the current attempt. The ages of answers are differences of
-    /// clocks there, and two login nodes may disagree, so none is older than this.
+    /// When this host first knew of the current attempt. The age of an answer is measured with the
+    /// clocks of the cluster, on which two login nodes may disagree, so no answer counts as older
+    /// than this.
     since: Option<u64>,
     /// When the current attempt ended, or began if its end is unknown.
     attempted: Option<u64>,
@@ -162,8 +164,8 @@ impl Submission {
         Submission::of_attempt(1, false, None)
     }
 
-    /// Creates the submission of an earlier process, which was last in this attempt. No process has
-    /// worked on it since that time.
+    /// Creates the submission of an earlier process, which made this attempt and last worked on it
+    /// at `since`.
     pub fn resumed(attempt: u32, since: u64) -> Submission {
         Submission::of_attempt(attempt, true, Some(since))
     }
@@ -253,8 +255,8 @@ impl Submission {
         }
     }
 
-    /// Records that a job was released or cancelled. `done` is false if this failed, and it is
-    /// tried again.
+    /// Records that a job was released or cancelled. `done` is false if this failed and must be
+    /// retried.
     pub fn acted(&mut self, done: bool, now: u64) {
         match (&self.phase, done) {
             (Phase::Cancelling { first, .. }, true) => {
@@ -272,7 +274,7 @@ impl Submission {
         self.failing = None;
     }
 
-    /// The connection failed: try again, with longer and longer pauses.
+    /// The connection failed: retries, with increasing pauses.
     fn lost(&mut self, now: u64) {
         let since = *self.failing.get_or_insert(now);
         let failing = now.saturating_sub(since);
@@ -292,7 +294,8 @@ impl Submission {
         };
         let first = jobs.iter().map(|job| job.id).filter(|id| Some(*id) != own).min();
         match (own, first) {
-            // A repeat whose answer was lost is one of several, or the only one.
+            // The answer to the second attempt was lost. Its job is one of several, or the only
+            // one.
             (None, Some(_)) if self.attempt == REPEAT => {
                 let mut ids: Vec<u64> = jobs.iter().map(|job| job.id).collect();
                 ids.sort_unstable();
@@ -393,7 +396,7 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_trace_is_believed_only_after_two_empty_answers_and_180_seconds() {
+    fn a_job_counts_as_missing_only_after_two_empty_answers_and_180_seconds() {
         let jobs = |ids: &[u64], whole| Fact::Jobs {
             jobs: ids.iter().map(|id| Job { id: *id }).collect(),
             whole,
@@ -425,7 +428,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_is_ahead_there_shortens_no_wait() {
+    fn a_fast_clock_of_the_cluster_does_not_shorten_the_wait() {
         let mut submission = Submission::new();
         submission.note(Fact::Broken, 1000);
         submission.note(Fact::Answered { age: 304, answer: Answer::Unsure }, 1004);
@@ -453,8 +456,8 @@ mod tests {
         assert_eq!(outcome(Fact::Broken), submitted(None));
     }
 
-    /// A cluster behind a lossy connection. Each attempt's sbatch accepts the job, refuses it, or
-    /// times out and has submitted it, has not, or submits it later.
+    /// A cluster behind a lossy connection. In each attempt, sbatch accepts the job, refuses it, or
+    /// times out. If it times out, it has submitted the job, has not, or submits it later.
     #[derive(Debug, Clone)]
     struct World {
         now: u64,
@@ -492,7 +495,7 @@ mod tests {
         Early,
         /// After it has run.
         Late,
-        /// The program goes on after its connection has broken, and runs sbatch later.
+        /// The program continues after its connection broke, and runs sbatch later.
         Orphan(u64),
         /// The disk is full.
         Full,
@@ -670,7 +673,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_repeated_where_sacct_does_not_answer() {
+    fn nothing_is_repeated_if_sacct_does_not_answer() {
         let mut world = World {
             sacct_is_forbidden: true,
             ..world([Sbatch::TimesOut, Sbatch::Accepts], vec![])

@@ -12,7 +12,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Component, Path, PathBuf};
 use tar::{Archive, Entry, EntryType};
 
-/// The permissions that unpacked files can have: those of their owner, and reading for others.
+/// The permissions that unpacked files can have. Other users can never write to them.
 const PERMISSIONS: u32 = 0o755;
 
 /// The result of unpacking.
@@ -68,7 +68,7 @@ fn is_about_name(error: &io::Error) -> bool {
     )
 }
 
-/// Creates one file. The inner error says why it is left out.
+/// Creates one file. The inner error is the reason why it is left out.
 fn put(
     entry: &mut Entry<'_, impl Read>,
     name: &Path,

@@ -28,21 +28,21 @@ use remote::{Remote, failure, here, known, print};
 /// How a command treats clusters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
-    /// Any number, each below a heading.
+    /// Any number of clusters, each below a heading.
     Lists,
-    /// Any number, in one table.
+    /// Any number of clusters, in one table.
     Accounting,
-    /// Any number, one after the other.
+    /// Any number of clusters, one after the other.
     Each,
-    /// Exactly one.
+    /// Exactly one cluster.
     One,
-    /// The one that starts the job first.
+    /// The cluster that starts the job first.
     Submits,
-    /// None but this host, since the command stays connected to its job.
+    /// Only this host, since the command stays connected to its job.
     Stays,
 }
 
-/// A command that takes `-M`, and its variables, the strongest first. sacct has none.
+/// A command that takes `-M`, and its variables in order of precedence. sacct has none.
 const KINDS: [(&str, Kind, &[&str]); 10] = [
     ("squeue", Kind::Lists, &["SLURM_CLUSTERS"]),
     ("sinfo", Kind::Lists, &["SLURM_CLUSTERS"]),
@@ -67,8 +67,8 @@ pub struct Elsewhere<'a> {
     pub places: Vec<Place>,
 }
 
-/// Runs the command if it names other clusters. Returns `None` if it is for this host alone, which
-/// also includes command lines that are wrong.
+/// Runs the command if it names other clusters. Returns `None` if it is for this host alone, and
+/// for invalid command lines.
 pub fn run(entry: &Entry, args: &[OsString]) -> Option<Done> {
     let (_, kind, variables) = KINDS.into_iter().find(|(name, ..)| *name == entry.name())?;
     let variable = || {
@@ -104,7 +104,7 @@ pub fn run_directive(entry: &Entry, args: &[OsString], script: &[u8]) -> Option<
         args.iter().skip(1).map(|word| word.to_str().map(str::to_owned)).collect();
     let words = words?;
     let left = take_out(entry, &words, &["clusters"]).ok()?;
-    // A directive is the weakest source.
+    // A directive has the lowest precedence.
     let variables = ["SLURM_CLUSTERS", "SBATCH_CLUSTERS"];
     if left.has("clusters") || variables.iter().any(|name| std::env::var_os(name).is_some()) {
         return None;
@@ -113,8 +113,8 @@ pub fn run_directive(entry: &Entry, args: &[OsString], script: &[u8]) -> Option<
     named.run_with(Some(script.to_vec())).transpose()
 }
 
-/// Returns whether a word may be `-M` or one of its long forms. A false alarm costs time, nothing
-/// else.
+/// Returns whether a word may be `-M` or one of its long forms. A false positive only costs time,
+/// nothing else.
 fn may_name_clusters(word: impl AsRef<OsStr>) -> bool {
     let word = word.as_ref().as_encoded_bytes();
     match word.strip_prefix(b"--") {
@@ -146,7 +146,7 @@ impl Named<'_> {
     }
 
     fn run_with(self, script: Option<Vec<u8>>) -> Result<Option<u8>, CliError> {
-        // The heading needs the whole output, which a repeated listing never has.
+        // A heading needs the complete output, and a repeated listing never completes.
         let is_ordinary = self.kind != Kind::Lists || self.left.has("iterate");
         if choice::is_this_host(&self.list) && is_ordinary {
             return Ok(None);
@@ -209,7 +209,7 @@ impl Elsewhere<'_> {
         command.exec().into()
     }
 
-    /// Refuses srun and salloc with the command line that does it.
+    /// Refuses srun and salloc, and suggests the command line that runs them there.
     fn refuse_to_stay(&self) -> CliError {
         let name = self.entry.name();
         let text = format!(
@@ -316,7 +316,7 @@ impl Elsewhere<'_> {
         let done: Vec<Result<Output, CliError>> = std::thread::scope(|scope| {
             let started: Vec<_> =
                 self.places.iter().map(|place| scope.spawn(|| self.ask(*place))).collect();
-            let lost = || Err(CliError::error(1, "a query ended early"));
+            let lost = || Err(CliError::error(1, "the query failed unexpectedly: try again"));
             started.into_iter().map(|thread| thread.join().unwrap_or_else(|_| lost())).collect()
         });
         let name = self.entry.name();

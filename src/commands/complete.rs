@@ -24,16 +24,16 @@ use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
 
-/// Most jobs that are offered, the newest first. A longer list helps nobody, and shells ask before
-/// they print it.
+/// The maximum number of jobs to offer, newest first. A longer list is not useful, and shells ask
+/// before they print one.
 const MOST_JOBS: usize = 200;
 
-/// The longest time for which a shell waits at a Tab, in seconds.
+/// The maximum time that a shell waits after Tab, in seconds.
 const PATIENCE_SECS: u32 = 2;
 
 #[derive(Debug, Args)]
 pub struct CompleteArgs {
-    /// Shell that asks
+    /// Shell to complete for
     #[arg(value_parser = super::pages::completions::SHELLS)]
     shell: String,
     /// The part of the last word that the shell replaces
@@ -47,7 +47,7 @@ pub struct CompleteArgs {
 /// Prints the candidates for the last word of a command line, one per line. zsh and fish receive
 /// descriptions after a tab.
 pub fn run(args: &CompleteArgs) -> Done {
-    // A daemon that hangs must not hold the shell: SIGALRM ends this process.
+    // A daemon that hangs must not block the shell: SIGALRM ends this process.
     alarm::set(PATIENCE_SECS);
     let mut words = split(&args.line);
     let Some(name) = words.first_mut() else { return Ok(0) };

@@ -188,7 +188,7 @@ fn start(paths: &Paths, file: Option<&SettingsFile>) -> Done {
         Err(error) => return Err(error.into()),
     };
     if has_lost_database {
-        // The daemon has given it a name that the next backup does not take.
+        // The daemon has moved the last backup aside, so that the next backup does not replace it.
         eprintln!(
             "  hint: stop the daemon and run `slotd db restore {}` to restore the last backup",
             daemon::kept_backup(paths).display()

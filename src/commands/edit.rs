@@ -340,7 +340,7 @@ impl Draft {
     }
 
     fn remove(&self) {
-        // Harmless if it fails: the text lies in the directory for temporary files.
+        // Harmless if it fails: the text is in the directory for temporary files.
         let _ = std::fs::remove_dir_all(&self.dir);
     }
 }

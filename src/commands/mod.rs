@@ -130,7 +130,7 @@ pub const COMMANDS: [Entry; 21] = [
 ];
 
 /// Runs sbatch on the clusters that a directive of its script names. Returns `None` if no directive
-/// does, or if something stronger names clusters.
+/// does, or if a source of higher precedence names clusters.
 fn run_elsewhere(argv: &[OsString], script: &[u8]) -> Option<Done> {
     clusters::run_directive(&sbatch::ENTRY, argv, script)
 }

@@ -161,7 +161,7 @@ pub fn format_error(error: FormatError) -> CliError {
     marked_format_error(Mark::Error, error)
 }
 
-/// Like [`format_error`], with another mark before Slurm's text.
+/// Like [`format_error`], with another prefix.
 pub fn marked_format_error(mark: Mark, error: FormatError) -> CliError {
     let meant =
         suggest::nearest(&error.word, error.names).map(|name| format!("did you mean {name}?"));

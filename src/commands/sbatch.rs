@@ -226,9 +226,10 @@ pub fn check_beside_script(options: &[String]) -> Result<(), CliError> {
         return Err(CliError::error(1, text));
     }
     match ["wrap", "wait"].into_iter().find(|name| reader.has(name)) {
-        Some("wait") => {
-            Err(CliError::error(1, "--wait: the job would be submitted without its ID"))
-        }
+        Some("wait") => Err(CliError::error(
+            1,
+            "--wait: leave it out: the answer must not wait for the end of the job",
+        )),
         Some(_) => Err(CliError::error(1, "--wrap: the command would replace the script")),
         None => Ok(()),
     }
@@ -384,7 +385,8 @@ pub fn run(argv: &[OsString]) -> Done {
         Ok(bytes)
     };
     let parsed = parse(argv, &origin, &read);
-    // A directive may name another cluster, which has options that this host does not know, or all.
+    // The script may name another cluster, which has options that are unknown here. It may also
+    // name all clusters.
     let may_be_elsewhere = parsed.as_ref().map_or(true, |sbatch| sbatch.job.clusters.is_some());
     if may_be_elsewhere
         && let Some(script) = script.take()

@@ -413,7 +413,7 @@ fn ask_for_parts(
     Ok(first.unwrap_or_else(|| ctx(origin, super::now())))
 }
 
-/// Removes steps that were not asked for, since a query selects only jobs.
+/// Removes steps that were not requested, since a query selects only jobs.
 fn choose_steps(args: &Squeue, list: &mut JobList) {
     if args.steps.is_empty() {
         return;

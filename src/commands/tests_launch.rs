@@ -190,7 +190,7 @@ fn option_immediate() {
 }
 
 #[test]
-fn option_label_unbuffered_pty() {
+fn options_label_unbuffered_and_pty() {
     let got = srun(&["-l", "-u", "--pty", "bash"]);
     assert!(got.label && got.unbuffered && got.pty.is_some());
 }

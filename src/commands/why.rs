@@ -39,7 +39,7 @@ pub fn run(args: &WhyArgs) -> Done {
         if args.json || !args.jobs.iter().all(|job| jobs::is_there(job)) {
             return Err(CliError::error(
                 2,
-                "jobs of other clusters are explained separately, and not as JSON",
+                "name jobs of other clusters alone, and without --json",
             ));
         }
         return jobs::why(&args.jobs);

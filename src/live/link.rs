@@ -1,4 +1,4 @@
-//! The requests to the daemon, one at a time, and the changes from its answers.
+//! Chooses the next request to the daemon, one at a time, and applies the answers to the picture.
 //!
 //! Listings are brief, so that a long queue appears immediately. Details are requested only for the
 //! jobs on the screen.
@@ -60,7 +60,7 @@ pub struct Link {
 /// The number of ticks, with a running job, after which the host usage is requested again.
 const OLD_HOST: u32 = 30;
 
-/// The length of the host usage, seconds.
+/// The length of the period for which the host usage is shown, in seconds.
 pub const HOST_WINDOW: u64 = 3600;
 
 /// The number of ticks after which the usage of a running job over time is requested again.
@@ -118,7 +118,7 @@ impl Link {
         self.is_refused = false;
     }
 
-    /// Notes that a refused request must be repeated, so that nothing stays outdated on the screen.
+    /// Marks the refused request for repetition, so that nothing on the screen stays outdated.
     fn refused(&mut self) {
         self.is_refused = true;
         match self.asked.take() {

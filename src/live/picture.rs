@@ -88,8 +88,8 @@ impl Place {
 /// The sort key of a record in its list.
 pub type Order = [i64; 3];
 
-/// Returns the sort key of a job. Running jobs are sorted by start time, pending jobs by turn
-/// (followed by those that wait for something else), and ended jobs with the latest first.
+/// Returns the sort key of a job. Running jobs are sorted by start time. Pending jobs are sorted by
+/// turn, and those that wait for something else come last. The latest ended job comes first.
 pub fn order(job: &Job) -> Order {
     let time = |at: Option<Timestamp>| at.map_or(i64::MAX, |at| at.0);
     let id = i64::from(job.id.0);
@@ -216,7 +216,7 @@ impl Picture {
         self.over_time.as_ref().filter(|(of, _)| *of == id).map_or(&[], |(_, steps)| steps)
     }
 
-    /// Returns the record with the most details.
+    /// Returns the full record of a job if it is known, and otherwise the brief one.
     pub fn detailed(&self, id: JobId) -> Option<&JobView> {
         self.details.get(&id).or_else(|| self.jobs.get(&id))
     }
@@ -285,7 +285,7 @@ fn reading(known: Option<&Now>, at: Timestamp, steps: HashMap<StepId, Usage>) ->
     }
 }
 
-/// Returns the reference by which commands identify this record.
+/// Returns the job or array task by which commands refer to this record.
 pub fn named(picture: &Picture, id: JobId) -> JobRef {
     picture.jobs.get(&id).map_or_else(|| JobRef::job(id), |job| job.own_ref())
 }

@@ -36,7 +36,7 @@ pub const MOST_GPUS: usize = 8;
 const MOST_FOOT: u16 = 3;
 const LOW: u16 = 16;
 
-/// The jobs of other clusters get up to this part of the height.
+/// The list of other clusters' jobs takes at most the height divided by this number.
 const ELSEWHERE: u16 = 4;
 
 /// The lines of the usage plots of a job.

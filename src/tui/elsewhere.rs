@@ -9,11 +9,11 @@ pub enum Line {
     Job {
         /// `17@hpc`.
         job: String,
-        /// In the words of the cluster; empty until it has answered.
+        /// The state as the cluster reports it. Empty until it has answered.
         state: String,
         has_ended: bool,
         submitted: Timestamp,
-        /// The words of sbatch.
+        /// The command line of sbatch.
         command: String,
     },
     /// The reason why the jobs of a cluster are not known.

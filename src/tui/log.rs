@@ -11,7 +11,7 @@ pub struct Text {
     pub size: u64,
     /// Why nothing could be read.
     pub error: Option<String>,
-    /// Whether the end stays on the screen.
+    /// Whether the view follows the end of the output.
     pub follows: bool,
 }
 

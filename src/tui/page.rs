@@ -57,7 +57,7 @@ pub struct Page {
     pub paths: Option<[String; 2]>,
     /// The text of the last search.
     pub wanted: String,
-    /// The progress and the length of a search, bytes.
+    /// The number of bytes searched, and the length of the search.
     pub searching: Option<(u64, u64)>,
 }
 

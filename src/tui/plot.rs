@@ -26,7 +26,7 @@ const LETTERS: bar::Set<'_> = bar::Set {
     empty: " ",
 };
 
-/// A plot of an amount that is part of a whole.
+/// A plot of an amount over time, and its maximum.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Plot {
     /// The description, with figures.
@@ -36,10 +36,10 @@ pub struct Plot {
     pub top: f64,
 }
 
-/// The height of the bars in a text, lines.
+/// The height of the bars in a plot printed as text, in lines.
 const HEIGHT: u16 = 4;
 
-/// Minimum and maximum width of a text.
+/// The minimum and maximum width of a plot printed as text.
 const WIDTHS: (u16, u16) = (20, 120);
 
 impl Plot {

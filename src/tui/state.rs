@@ -119,7 +119,7 @@ pub struct Theme {
     pub ascii: bool,
 }
 
-/// Lookups that only the host can answer.
+/// Names that only the host can look up.
 #[derive(Debug, Clone, Copy)]
 pub struct Words {
     pub signal: fn(i32) -> String,

@@ -506,7 +506,7 @@ proptest! {
 }
 
 #[test]
-fn jobs_of_other_clusters_have_a_list_of_their_own_below_the_others() {
+fn jobs_of_other_clusters_are_listed_below_the_others() {
     let (_, mut screen) = open(mixed(), (100, 40));
     let without = text(&screen);
     assert!(!without.contains("ELSEWHERE"), "{without}");

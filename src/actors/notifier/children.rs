@@ -18,12 +18,12 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::process::{Child, Command};
 
-/// The most bytes of a messenger's error output to log.
+/// The maximum number of bytes of a messenger's error output to log.
 const MOST_WORDS: u64 = 1000;
 
 /// How a messenger ended.
 pub(super) enum Ended {
-    /// The email was sent, or given up.
+    /// The email was sent or abandoned.
     Final,
     /// The next daemon retries.
     NotStarted,
@@ -70,7 +70,7 @@ pub(super) async fn run_hook(
         Ok(child) => child,
         Err(e) => {
             return log::warn!(
-                "could not start SLOTD_NOTIFY_CMD for {about}, the next daemon will retry: {e}"
+                "could not start SLOTD_NOTIFY_CMD for {about}; the next daemon will retry: {e}"
             );
         }
     };
@@ -92,7 +92,7 @@ pub(super) async fn run_mail(sendmail: PathBuf, event: Notify, timeout: Duration
     let mut child = match command.spawn() {
         Ok(child) => child,
         Err(e) => {
-            log::warn!("could not send mail for {about}, the next daemon will retry: {e}");
+            log::warn!("could not send mail for {about}; the next daemon will retry: {e}");
             return Ended::NotStarted;
         }
     };

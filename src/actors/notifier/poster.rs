@@ -23,7 +23,7 @@ pub(super) struct Poster {
 pub(super) struct Sent {
     /// The messenger, if it is still alive.
     pub poster: Option<Poster>,
-    /// The post was accepted or given up. Otherwise the next daemon retries.
+    /// The post was accepted or abandoned. Otherwise the next daemon retries.
     pub is_final: bool,
 }
 
@@ -65,7 +65,7 @@ pub(super) async fn post(
     match try_post(poster, &url, timeout, event, &about).await {
         Ok(poster) => Sent { poster: Some(poster), is_final: true },
         Err(e) => {
-            log::warn!("could not post {about} to {url}, the next daemon will retry: {e}");
+            log::warn!("could not post {about} to {url}; the next daemon will retry: {e}");
             Sent { poster: None, is_final: false }
         }
     }

@@ -16,8 +16,8 @@ use actix::prelude::*;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Starts the end of a step. Without a grace period, SIGKILL is the first signal, so that the step
-/// is not reported as ended by SIGTERM.
+/// Begins to stop a step. Without a grace period, SIGKILL is the first signal, so that the step is
+/// not reported as ended by SIGTERM.
 fn end(
     commands: &StepCommands,
     notice: Option<String>,
@@ -115,7 +115,7 @@ impl Ladder {
         Some(Duration::from_secs(limit).saturating_sub(ran))
     }
 
-    /// Returns the rest of a grace period that an earlier daemon may have started.
+    /// Returns the remaining time of a grace period that an earlier daemon may have started.
     fn left_of(&self, grace: Duration, now: Duration) -> Duration {
         self.stop_began.map_or(grace, |since| grace.saturating_sub(now.saturating_sub(since)))
     }
@@ -274,7 +274,8 @@ impl RunnerActor {
         // must get the cause of its end first.
         for (step, live) in self.steps.iter().rev() {
             let named = if *step == StepId::Batch { None } else { Some(*step) };
-            // For the command of salloc, the client prints why the allocation ended.
+            // The command of salloc gets no notice, since the client prints why the allocation
+            // ended.
             let line = (*step != StepId::Interactive).then(|| self.notice(named, suffix, now));
             if let Some(step) = named {
                 self.report_stopping(step);

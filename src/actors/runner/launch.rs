@@ -19,7 +19,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The most attempts at a launch, if launchers die during it.
+/// The maximum number of launch attempts if the launcher dies during each of them.
 const LAUNCH_TRIES: u32 = 3;
 
 /// The delay before inspecting a step again, if the host lacked the descriptors or memory for it.
@@ -42,8 +42,7 @@ impl RunnerActor {
             Ok(base.create_job(self.id, &alloc)?)
         });
         match &made {
-            // Other jobs are affected only if the base itself is bad, and not by a limit that only
-            // this job cannot have.
+            // A bad base affects all jobs. A limit that only this job cannot have does not.
             Err(e) if base.is_bad() => {
                 self.setup.outputs.cgroups_checked.do_send(CgroupsChecked(Err(e.to_string())))
             }
@@ -279,7 +278,7 @@ impl RunnerActor {
         if let Some(alloc) = self.job.as_ref().and_then(|job| job.run.alloc.clone()) {
             self.limit(&alloc);
         }
-        // The script last: if everything has ended, the job ends with it.
+        // The script comes last: if everything has ended, its end is also the job's.
         for step in live {
             self.look_again(step, true, ctx);
         }

@@ -52,7 +52,8 @@ impl Handler<CancelJobs> for SchedulerActor {
 
     fn handle(&mut self, CancelJobs(ask): CancelJobs, ctx: &mut Self::Context) -> Self::Result {
         let mut cx = Cx::at(self.now());
-        // An unknown job that is named has an outcome. With a filter, it merely does not match.
+        // Each job that is named gets an outcome, even if it is unknown. A filter merely matches
+        // nothing.
         let is_named_only = ask.query == JobQuery::of(ask.query.jobs.clone());
         let targets = if is_named_only {
             ask.query.jobs.clone()

@@ -39,7 +39,7 @@ pub(super) struct InFlight<A> {
     acting: HashMap<JobId, usize>,
 }
 
-/// The effects of a decision, by when they are carried out.
+/// The effects of a decision, grouped by when they are carried out.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct Sorted {
     pub at_once: Vec<Effect>,
@@ -56,9 +56,8 @@ pub(super) enum CalledOff {
     Step(StepKey, u64),
 }
 
-/// Returns the job on whose processes an effect acts, if it must stay in order with other effects
-/// on that job. The launch of a step need not: the rest of its job is stopped, signalled or
-/// suspended regardless.
+/// Returns the job whose other effects this effect must not overtake. A step launch has none:
+/// stopping, signalling or suspending the rest of its job need not wait for it.
 fn acts_on(effect: &Effect) -> Option<JobId> {
     match effect {
         Effect::LaunchStep { .. }
@@ -201,7 +200,7 @@ impl<A> InFlight<A> {
         }
     }
 
-    /// Returns the receivers with the numbers of their commits.
+    /// Returns the number and the receiver of each commit.
     pub fn askers(&mut self) -> impl Iterator<Item = (u64, &mut Option<A>)> {
         self.commits.iter_mut().map(|commit| (commit.seq, &mut commit.asker))
     }

@@ -151,7 +151,7 @@ impl SchedulerActor {
     }
 }
 
-/// Whether exactly this process is running.
+/// Returns whether the process is still running, and its PID was not reused.
 fn is_there(process: ClientProcess) -> bool {
     let stat = i32::try_from(process.pid).ok().and_then(proc::stat);
     stat.is_some_and(|stat| {
@@ -164,7 +164,7 @@ impl Handler<ManageSteps> for SchedulerActor {
 
     fn handle(&mut self, m: ManageSteps, _: &mut Self::Context) -> Self::Result {
         let mut cx = Cx::at(self.now());
-        // The exit of the previous manager may be noticed here later than by its successor.
+        // A new manager may register before this actor has noticed that the previous one exited.
         let before = self
             .core
             .resources()

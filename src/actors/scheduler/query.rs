@@ -19,10 +19,10 @@ use tokio::time::timeout;
 /// The longest wait for a step's watcher. A suspended manager does not answer.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Shown for a job whose expected start does not rest on time limits alone.
+/// Shown if the expected start of a job does not depend on time limits alone.
 const ESTIMATE: &str = "its start is an estimate, which assumes that jobs before it take as long as earlier jobs of the same name";
 
-/// The most records to examine before handling other messages.
+/// The maximum number of records to examine before handling other messages.
 const LOOKED_AT: usize = 8192;
 
 impl Handler<FindJobs> for SchedulerActor {
@@ -33,8 +33,8 @@ impl Handler<FindJobs> for SchedulerActor {
         FindJobs { query, after }: FindJobs,
         _: &mut Self::Context,
     ) -> Self::Result {
-        // A task that its array never had or no longer has is not unknown: like Slurm, this looks
-        // up only the array.
+        // Like Slurm, this looks up only the array, so a task that the array never had is not
+        // unknown.
         let is_unknown = |id: &JobId| self.core.records().resolve(&JobRef::job(*id)).is_empty();
         let unknown = query.jobs.iter().map(|named| named.job).filter(is_unknown).collect();
         let (ids, next) = self.core.records().find_some(&query, after, LOOKED_AT);

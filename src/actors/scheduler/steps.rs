@@ -48,7 +48,7 @@ impl SchedulerActor {
         }
     }
 
-    /// Ends a step. Its client gets the end once it is durable.
+    /// Ends a step. Its client is notified once the end is durable.
     pub(super) fn end_step(
         &mut self,
         key: StepKey,

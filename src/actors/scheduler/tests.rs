@@ -118,7 +118,7 @@ impl Lab {
     }
 
     fn with(audience: Audience) -> Lab {
-        // No job of these tests gets as far as a runner.
+        // No job in these tests reaches a runner.
         Lab::of(audience, Box::new(|job| panic!("job {job} is started")))
     }
 

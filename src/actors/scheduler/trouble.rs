@@ -151,7 +151,7 @@ impl SchedulerActor {
         }
     }
 
-    /// Withdraws steps that are not durable, and refuses them to their clients.
+    /// Withdraws steps that are not durable, and sends their clients a refusal.
     fn withdraw_steps(&mut self, fault: StoreFault, cx: &mut Cx) {
         for (step, ticket) in self.in_flight.take_step_launches() {
             let record = ExitRecord::gone(Default::default(), cx.now);
@@ -171,7 +171,8 @@ impl Handler<Unstored> for SchedulerActor {
         let now = self.now();
         if self.fault() != Some(fault) {
             log::error!(
-                "{fault} ({message}): no jobs are accepted or started until it can be written"
+                "{fault} ({message}): no jobs are accepted or started until the database \
+                 can be written"
             );
             let since = self.trouble.as_ref().map_or(now, |trouble| trouble.since);
             self.trouble = Some(StoreTrouble { fault, message, since });

@@ -45,7 +45,7 @@ impl SchedulerActor {
             return;
         }
         let all: Vec<JobView> = ids.into_iter().filter_map(|id| self.view(id)).collect();
-        // Tasks that ended in the same commit are announced one by one, but the worst is chosen
+        // Tasks that ended in the same commit are announced one by one, but the worst end is chosen
         // among all of them.
         let Some(mut watch) = self.watchers.remove(&array) else { return };
         for view in all {

@@ -5,8 +5,8 @@ use crate::model::JobId;
 use crate::model::change::{Change, LaunchTexts, Texts};
 use std::collections::HashMap;
 
-/// The largest texts of an array to keep between commits. Larger ones would waste memory, and are
-/// read again for each task.
+/// The maximum size of an array's texts to keep between commits. Larger texts would waste memory,
+/// and are read again for each task.
 const SMALL: usize = 256 << 10;
 
 #[derive(Debug, Default)]

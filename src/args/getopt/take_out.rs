@@ -26,8 +26,8 @@ impl Remaining {
 }
 
 impl Grammar {
-    /// Takes the options with these names out of a command line. Keeps words that the grammar does
-    /// not know: another version of the command may.
+    /// Takes the options with these names out of a command line. Keeps unknown words, since another
+    /// version of the command may accept them.
     ///
     /// # Errors
     /// Fails if one of these options has no value.
@@ -66,7 +66,7 @@ impl Grammar {
         Ok(left)
     }
 
-    /// Takes a word that begins with two dashes. Returns the number of words used after it.
+    /// Parses a word that begins with two dashes. Returns the number of words used after it.
     fn take_long(
         &self,
         word: &str,
@@ -96,8 +96,8 @@ impl Grammar {
         }
     }
 
-    /// Takes a word of letters, which may end with a value. Returns the number of words used after
-    /// it.
+    /// Parses a word of option letters, the last of which may have a value. Returns the number of
+    /// words used after it.
     fn take_letters(
         &self,
         letters: &str,

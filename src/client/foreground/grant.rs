@@ -25,8 +25,8 @@ pub enum Grant {
     Interrupted {
         /// The signal was Ctrl-C at the terminal.
         typed: bool,
-        /// A running daemon ends the request now. Otherwise, the next daemon does, since this
-        /// client has exited by then.
+        /// A daemon is running and ends the request now. If not, the next daemon ends it, since
+        /// this client has exited by then.
         is_withdrawn: bool,
     },
 }

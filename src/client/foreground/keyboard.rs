@@ -8,7 +8,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 
 /// Standard input for polling. Input that is typed while this process is in the background is for
 /// another process: reading it would stop this process and its relays, and polling for it would
-/// wake up continuously. Therefore the source then reports only new input.
+/// wake up continuously. In that case, the source reports only new input.
 #[derive(Debug, Default)]
 pub(super) struct Keyboard {
     /// Reports only new input, while this process is in the background.

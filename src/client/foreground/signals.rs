@@ -84,8 +84,8 @@ impl Drop for Signals {
 mod tests {
     use super::*;
 
-    /// Queues an interrupt for this thread, as the terminal would. A process may use this code only
-    /// for its own signals.
+    /// Queues an interrupt with this `si_code` for this thread. The kernel lets a process use the
+    /// code of the terminal only for its own signals.
     fn queue_interrupt(code: i32) {
         // SAFETY: all zeros is a valid siginfo, and the call only reads it.
         let done = unsafe {

@@ -411,8 +411,8 @@ impl Foreground<'_> {
         observer.say(&format!("Terminating StepId={name}"));
     }
 
-    /// Has the daemon kill the step. If the daemon is down, has the watcher kill it, and asks the
-    /// daemon again when it is back.
+    /// Has the daemon kill the step. If the daemon is down, has the watcher kill it, and repeats
+    /// the request when the daemon is back.
     fn stop(&mut self) -> Result<(), ClientError> {
         self.stop_wanted = true;
         if self.away.is_some() {
@@ -435,7 +435,8 @@ impl Foreground<'_> {
     }
 
     /// Sends a command to the watcher of a running step. If the watcher has exited, the step has
-    /// ended. A signal that ends clients then ends the wait for the daemon's report.
+    /// ended. A signal that would end a client without tasks then ends the wait for the daemon's
+    /// report.
     fn command_watcher(&mut self, command: &StepCommand, signal: i32) -> Result<(), ClientError> {
         let is_sent =
             self.streams.client_line.as_mut().is_some_and(|client_line| client_line.tell(command));
@@ -484,10 +485,10 @@ impl Foreground<'_> {
         if self.away.is_some() { self.ask_no_more() } else { Ok(()) }
     }
 
-    /// Called when no daemon is running to report whether the step has started. After a signal that
-    /// ends clients, the launch request is not repeated. A starting watcher may still report and
-    /// then receives the signal. If there is no watcher, the connection to it ends, since its other
-    /// end is closed here.
+    /// Handles a signal while no daemon can report whether the step has started. If it is one that
+    /// ends clients, the launch request is not sent again. If the watcher is starting, it reports
+    /// the start and then receives the signal. If there is no watcher, the connection to it closes,
+    /// since its other end is closed here, and the client ends.
     fn ask_no_more(&mut self) -> Result<(), ClientError> {
         if self.early_signals.iter().any(|early| ends_client(*early)) {
             self.launch = None;
@@ -630,7 +631,7 @@ mod tests {
             Watcher { line: UnixStream::from(self.fds.remove(0)), commands: wire::decoder() }
         }
 
-        /// Closes the connection, and no other daemon follows.
+        /// Closes the connection. No other daemon starts.
         fn die(self) -> Orphan {
             Orphan { client: self.client, _root: self._root }
         }

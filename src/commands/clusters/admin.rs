@@ -25,7 +25,7 @@ use std::process::Stdio;
 /// How long a shared connection stays open without use.
 const PERSIST: &str = "ControlPersist=12h";
 
-/// The largest difference between the clocks that goes unmentioned, in seconds.
+/// The largest difference between the clocks that is not reported, in seconds.
 const MOST_SKEW: i64 = 30;
 
 #[derive(Debug, clap::Subcommand)]
@@ -299,7 +299,8 @@ fn judge(report: &mut Report, cluster: &Cluster, output: &Output, asked: (i64, i
     match result("sacct") {
         (true, _) => report.ok("sacct works"),
         (false, why) => report.note(format!(
-            "sacct does not work: {why}; if sbatch times out, it cannot be found out whether the job exists"
+            "sacct does not work: {why}; if sbatch times out, slotd cannot determine whether the \
+             job exists"
         )),
     }
     match result("dir") {

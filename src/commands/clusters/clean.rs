@@ -60,15 +60,15 @@ struct Plan {
     active: Vec<String>,
     recent: Vec<String>,
     unknown: Vec<String>,
-    /// The reason for each one whose copy cannot be deleted.
+    /// The submissions whose copies cannot be deleted, by the reason.
     odd: BTreeMap<String, Vec<String>>,
 }
 
 /// Deletes the copies and the records of ended jobs.
 ///
 /// # Errors
-/// Fails if the cluster cannot be reached, if its squeue does not answer, or if nobody can be asked
-/// for confirmation.
+/// Fails if the cluster cannot be reached, if its squeue does not answer, or if there is no
+/// terminal to ask for confirmation.
 pub fn clean(clusters: &Clusters, cluster: &Cluster, args: &CleanArgs) -> Done {
     let keep = match &args.older_than {
         Some(text) => older_than(text)?.as_secs(),

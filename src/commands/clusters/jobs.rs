@@ -22,7 +22,7 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::{self, Receiver};
 use std::time::Duration;
 
-/// The time after which a job that no command knows is UNKNOWN, in seconds.
+/// The time after which a job that is unknown to all commands is reported as UNKNOWN, in seconds.
 const UNKNOWN_AFTER: u64 = 120;
 
 /// Jobs of one cluster.
@@ -77,7 +77,7 @@ pub fn standings(
         return Ok(Err(output.ended));
     }
     let standings = states::read(&output.out, ids);
-    // A record that cannot be written only means that the cluster is asked again.
+    // If a record cannot be written, the cluster is only queried again later.
     let _ = note_ends(cluster, ids, &standings);
     Ok(Ok(standings))
 }
@@ -102,12 +102,12 @@ fn note_ends(cluster: &Cluster, ids: &[String], standings: &[Standing]) -> io::R
     Ok(())
 }
 
-/// Waits until the jobs have ended. Asks once per `poll` for all of them. Returns the highest exit
-/// code, or 75 if the commands of the cluster have answered and none knows one of them. Commands
-/// that fail are asked again.
+/// Waits until the jobs have ended. Queries all of them once per `poll`. Returns the highest exit
+/// code, or 75 if the commands of the cluster have answered and one of the jobs is unknown to all
+/// of them. Commands that fail are retried.
 ///
 /// # Errors
-/// Fails if the first query does not get an answer. Later ones are tried again.
+/// Fails if the first query does not get an answer. Later ones are retried.
 pub fn wait_for(clusters: &Clusters, cluster: &Cluster, ids: &[String]) -> Done {
     let mut waiting: Vec<String> = ids.to_vec();
     waiting.sort();
@@ -189,8 +189,9 @@ pub fn wait(words: &[String], own: impl FnOnce() -> Done) -> Done {
             .collect();
         let mut worst = own();
         for thread in threads {
-            let done =
-                thread.join().unwrap_or_else(|_| Err(CliError::error(1, "a wait ended early")));
+            let done = thread.join().unwrap_or_else(|_| {
+                Err(CliError::error(1, "waiting for a cluster failed unexpectedly: try again"))
+            });
             worst = match (worst, done) {
                 (Ok(a), Ok(b)) => Ok(a.max(b)),
                 (Err(error), _) | (_, Err(error)) => Err(error),
@@ -223,7 +224,7 @@ pub fn log(words: &[String], log: &Log) -> Done {
     let [word] = words else {
         return Err(CliError::error(
             2,
-            "the log of another cluster's job is printed alone: name one job",
+            "only one job can be logged if it is on another cluster: name one job",
         ));
     };
     let there = named(std::slice::from_ref(word), &clusters)?;
@@ -359,7 +360,7 @@ pub fn fetch(args: &FetchArgs) -> Done {
             scope.spawn(|| unpack::unpack(&mut Pieces { pieces, rest: Vec::new() }, &dir));
         let ended = Remote::new(cluster, &body, "tar").and_then(|remote| {
             remote.run(Input::Nothing, &mut |stream, bytes| match stream {
-                // Unpacking may have failed, which its own error explains.
+                // If unpacking fails, its own error is reported below.
                 Stream::Out => {
                     let _ = sender.send(bytes.to_vec());
                     Ok(())
@@ -383,7 +384,7 @@ pub fn fetch(args: &FetchArgs) -> Done {
         ended => return Err(failure(&clusters, cluster, &ended, "tar")),
     };
     let unpacked = unpacked
-        .unwrap_or_else(|_| Err(io::Error::other("unpacking ended early")))
+        .unwrap_or_else(|_| Err(io::Error::other("unpacking failed unexpectedly: try again")))
         .map_err(|error| {
             CliError::error(
                 1,
@@ -420,7 +421,10 @@ fn own_directory(path: &Path) -> Result<Dir, CliError> {
             if !is_empty {
                 return Err(CliError::error(
                     1,
-                    format!("{} is not empty, and fetched files replace nothing", path.display()),
+                    format!(
+                        "{} is not empty, and fetched files never replace others",
+                        path.display()
+                    ),
                 )
                 .hint("name another directory with --into"));
             }

@@ -14,7 +14,7 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::sync::Once;
 
-/// The exit code if nobody can know whether a job exists (`EX_TEMPFAIL` of sysexits.h).
+/// The exit code if it is unknown whether a job exists (`EX_TEMPFAIL` of sysexits.h).
 pub const UNKNOWN: i32 = 75;
 
 /// Returns the time in seconds since 1970.

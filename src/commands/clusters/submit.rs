@@ -32,7 +32,7 @@ mod trials;
 /// An option with the cluster's own name, which overrides a directive with its name here.
 const OWN_NAME: &[u8] = b" -M \"$(scontrol show config | sed -n 's/^ClusterName *= *//p')\"";
 
-/// Options that this host handles: they do not travel.
+/// Options that this host handles. They are not passed to the cluster.
 const OWN: [&str; 4] = ["clusters", "wrap", "wait", "snapshot"];
 
 /// Returns the clusters that the directives of a script name. The last directive counts.
@@ -51,12 +51,12 @@ fn directive_words(script: &[u8]) -> Option<Vec<String>> {
     Some(directives(&text).ok()?.into_iter().flat_map(|line| line.words).collect())
 }
 
-/// A submission, as it is on the command line.
+/// A submission, as given on the command line.
 pub struct Batch {
     /// The name of the script in the stage, from which sbatch derives the job's name.
     name: String,
     text: Vec<u8>,
-    /// The options that travel, the configured ones not included.
+    /// The options to pass to the cluster, without the configured ones.
     options: Vec<String>,
     arguments: Vec<String>,
 }
@@ -153,7 +153,7 @@ fn depends_on<'a>(list: &'a str, cluster: &str) -> Result<Awaited<'a>, &'a str> 
         match word.split_once('@') {
             _ if word.contains(';') => return Err(word),
             Some((job, rest)) => {
-                // The delay of `after` may stand on either side.
+                // The delay of `after` may be on either side.
                 let (name, delay) = rest.find('+').map_or((rest, ""), |at| rest.split_at(at));
                 if !name.eq_ignore_ascii_case(cluster) {
                     return Err(word);
@@ -279,14 +279,14 @@ impl Submitting<'_> {
         if jobs.written == list {
             return Ok(options.clone());
         }
-        // The last one counts, so it may be anywhere.
+        // The last option counts, so this one may be anywhere.
         let left = take_out(&ENTRY, options, &["dependency"])
             .map_err(|error| error.refuse(Mark::Plain, "", "sbatch", ENTRY.applet.usage_exit))?;
         let own = format!("--dependency={}", jobs.written);
         Ok([left.words.as_slice(), &[own]].concat())
     }
 
-    /// Prints sbatch's words, and waits for the job with `-W`.
+    /// Prints sbatch's output, and waits for the job with `-W`.
     fn report(&self, exchange: &Exchange<'_>, outcome: Outcome, token: &str) -> super::Done {
         let name = &self.cluster.name;
         let resolve = format!("slotd cluster resolve {token}");
@@ -350,9 +350,7 @@ impl Submitting<'_> {
                     UNKNOWN,
                     format!("it is unknown whether cluster {name} has the job"),
                 )
-                .hint(format!(
-                    "do not submit it again before this command has found out: {resolve}"
-                )))
+                .hint(format!("find out before you submit it again: {resolve}")))
             }
         }
     }

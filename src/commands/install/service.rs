@@ -120,7 +120,7 @@ pub fn start(layout: &Layout, settings: &EnvFile, manager: &Manager) -> Result<(
     }
     for name in [SOCKET, UNIT].into_iter().filter(|name| has_socket || *name != SOCKET) {
         let file = layout.unit_dir.join(name).display().to_string();
-        // Enabling by path links the unit.
+        // If the unit is enabled by its path, systemctl also links it.
         manager.must(&["enable", "--quiet", if is_searched { name } else { &file }])?;
         manager.is_ok(&["reset-failed", name]);
     }

@@ -109,9 +109,9 @@ pub fn charts(all: &[Chart], times: [&str; 2]) -> Result<String, CliError> {
     Ok(text)
 }
 
-/// The height of a chart.
+/// The height of a chart, in SVG units.
 const CHART: i32 = 80;
-/// The width of a time.
+/// The width of a time label, in SVG units.
 const TIME_WIDTH: i32 = 140;
 
 /// Returns the host's use as a self-contained HTML page.

@@ -320,8 +320,7 @@ fn narrow(job: &mut JobView, wanted: &[JobRef]) {
     };
     let common = tasks.intersection(asked);
     match (array, common.first()) {
-        // A single task is shown as it will look with a record of its own, with its index in the
-        // paths.
+        // A single task is shown as if it already had its own record, with its index in the paths.
         (Some(array_job), Some(task)) if common.len() == 1 => {
             for path in [&mut job.std_out, &mut job.std_err, &mut job.std_in] {
                 *path = path.replace("%a", &task.to_string());

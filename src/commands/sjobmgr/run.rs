@@ -179,7 +179,7 @@ fn why_not(error: RunError) -> CliError {
     error.maybe_hint(hint)
 }
 
-/// Returns whether the manager starts no more steps.
+/// Returns whether the manager has stopped starting steps.
 fn is_ending(manager: &mut Client) -> bool {
     manager.ask(&Ask::Status).is_ok()
         && matches!(manager.next_event(), Ok(Some(Event::Status(status))) if status.halted)
@@ -229,8 +229,8 @@ fn hand_over(
     }
 }
 
-/// Waits until the manager has ended. A manager that starts no more steps keeps its connections
-/// open until then.
+/// Waits until the manager has ended. A manager that has stopped starting steps keeps its
+/// connections open until then.
 fn wait_for_end(mut manager: Client) -> Option<u8> {
     tell("sjobmgr: the manager of this job is ending and starts no more steps: waiting for it\n");
     while let Ok(Some(_)) = manager.next_event() {}

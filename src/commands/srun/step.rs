@@ -215,7 +215,7 @@ impl StepEnd {
 /// Runs the step in this allocation.
 ///
 /// # Errors
-/// Fails if the step could not be started, or if the connection to the daemon was lost for good.
+/// Fails if the step could not be started, or if the connection to the daemon was lost permanently.
 pub fn run(
     srun: &Srun,
     origin: &Origin,

@@ -1,8 +1,8 @@
 //! The jobs of other clusters that `slotd top` lists below its own.
 //!
-//! They come from the journal of submissions. While it contains a job whose end is not known, its
-//! cluster is asked in the background, no more often than `poll`. Without clusters.toml, or without
-//! such a job, nothing is asked and nothing is watched but the journal.
+//! They come from the journal of submissions. While it contains a job whose end is unknown, the
+//! job's cluster is queried in the background, at most once per `poll`. Without clusters.toml or
+//! such a job, no cluster is queried and only the journal is watched.
 
 use super::background::{Background, News};
 use crate::client::watch::FileWatch;
@@ -94,7 +94,7 @@ impl Elsewhere {
     fn read(&mut self) {
         let Some(watch) = &self.watch else { return };
         watch.add(&self.dir);
-        // Fails if nothing was submitted yet.
+        // Fails if nothing has been submitted yet.
         let _ = watch.add_dir(&self.dir);
         let records = match Journal::existing(self.dir.clone())
             .and_then(|journal| journal.map_or(Ok(Vec::new()), |journal| journal.all()))
@@ -109,7 +109,7 @@ impl Elsewhere {
         let mut listed: BTreeMap<String, BTreeMap<u64, Record>> = BTreeMap::new();
         for record in records {
             let State::Submitted(Some(job)) = record.state else { continue };
-            // A job that ended while it was shown stays.
+            // A job that ended while it was shown stays in the list.
             let was_shown =
                 self.clusters.get(&record.cluster).is_some_and(|one| one.jobs.contains_key(&job));
             if record.open_job().is_some() || was_shown {
@@ -167,7 +167,7 @@ impl Elsewhere {
         }
     }
 
-    /// Notes the answer of a cluster.
+    /// Records the answer of a cluster.
     pub fn note(&mut self, answered: Answered) {
         let Some(watched) = self.clusters.get_mut(&answered.cluster) else { return };
         watched.is_asking = false;

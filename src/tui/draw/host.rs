@@ -72,7 +72,7 @@ pub fn size(mb: u64) -> String {
     format!("{:.1}G", mb as f64 / 1024.0)
 }
 
-/// The width of the last-hour plot at the right of a row, and its label.
+/// The width of the plot of the last hour, at the right of a row. Its label comes before it.
 const HOUR: u16 = 30;
 const HOUR_NAME: &str = "last hour ";
 

@@ -13,13 +13,13 @@ use std::io;
 use std::ops::ControlFlow;
 use std::time::Duration;
 
-/// The number of connections for a submission that break before anything is sent.
+/// The maximum number of connections for a submission, if all break before anything is sent.
 const TRIES: u32 = 3;
 
 /// The pause after which a message explains why sbatch waits, in seconds.
 const NOTE_AFTER: u64 = 3;
 
-/// A submission that is being settled: whether there is a job, and which one.
+/// A submission whose outcome is being determined: whether there is a job, and which one.
 pub struct Settling<'a> {
     pub cluster: &'a Cluster,
     pub token: &'a str,
@@ -60,7 +60,7 @@ impl Settling<'_> {
                 }
                 Action::Wait(seconds) => {
                     note(seconds);
-                    // Until the deadline of the next question: a cluster sends no events.
+                    // Wait until the next query is due: a cluster sends no events.
                     std::thread::sleep(Duration::from_secs(seconds));
                 }
                 Action::Finish(outcome) => return outcome,
@@ -69,7 +69,7 @@ impl Settling<'_> {
     }
 }
 
-/// The conversation with a cluster about one submission.
+/// The exchange with a cluster about one submission.
 pub struct Exchange<'a> {
     pub cluster: &'a Cluster,
     pub token: String,
@@ -99,7 +99,7 @@ impl Exchange<'_> {
         let mut note = |seconds| {
             if waited < NOTE_AFTER && waited + seconds >= NOTE_AFTER {
                 tell(&format!(
-                    "sbatch: cluster {name} has not answered whether it accepted the job; asking again for a few minutes. After Ctrl-C: slotd cluster resolve {token}\n"
+                    "sbatch: cluster {name} has not reported whether it accepted the job; asking again for a few minutes. After Ctrl-C: slotd cluster resolve {token}\n"
                 ));
             }
             waited += seconds;
@@ -194,17 +194,17 @@ impl Exchange<'_> {
         }
     }
 
-    /// Returns the ID of a job that sbatch did not print.
+    /// Returns the ID of a job whose ID sbatch did not print.
     ///
     /// # Errors
-    /// Fails if the cluster does not say it.
+    /// Fails if the cluster does not report the ID.
     pub fn found(&self) -> Result<u64, CliError> {
         match look_up(self.cluster, &self.token, 2) {
             Fact::Jobs { jobs, .. } if !jobs.is_empty() => Ok(jobs[0].id),
             _ => Err(CliError::error(
                 UNKNOWN,
                 format!(
-                    "the job was submitted, but cluster {} does not say which one it is",
+                    "the job was submitted, but cluster {} does not report its ID",
                     self.cluster.name
                 ),
             )
@@ -238,7 +238,7 @@ pub fn read_report(out: &[u8], err: Vec<u8>) -> (Fact, Option<Output>) {
             let output = Output { ended: Ended::Code(1), out: Vec::new(), err };
             (Fact::NoStage, Some(output))
         }
-        // The program itself failed, in a way that says nothing about sbatch.
+        // The program itself failed, which does not show whether sbatch ran.
         _ => (Fact::Broken, None),
     }
 }

@@ -1,4 +1,4 @@
-//! The files that a submission takes along: the script, and a copy of the work tree.
+//! The files of a submission: the script, and a copy of the work tree.
 
 use super::super::super::launch::{SLOW_COPY, noted_if_slow, tell};
 use super::super::super::paths;

@@ -36,7 +36,7 @@ fn script_input(job: &Batch) -> Input<'_> {
     Input::From(Box::new(|to| to.write_all(&job.text)))
 }
 
-/// Prints what `--test-only` says on one cluster.
+/// Prints the answer to `--test-only` on one cluster.
 ///
 /// # Errors
 /// Fails if the cluster cannot be reached.
@@ -73,7 +73,7 @@ fn trials(elsewhere: &Elsewhere<'_>, job: &Batch) -> Vec<Trial> {
         started
             .into_iter()
             .map(|(place, thread)| {
-                let lost = || Err(CliError::error(1, "a query ended early"));
+                let lost = || Err(CliError::error(1, "the query failed unexpectedly: try again"));
                 let output = thread.join().unwrap_or_else(|_| lost());
                 let start = output.as_ref().ok().and_then(|output| start_of(&output.err));
                 Trial { place, start, output }
@@ -175,7 +175,7 @@ pub fn try_all(elsewhere: &Elsewhere<'_>, job: &Batch) -> Done {
     }
 }
 
-/// Returns the words of a trial on this host.
+/// Returns the options of a trial on this host.
 fn here_words(job: &Batch) -> Vec<String> {
     [&["--clusters=slotd".to_owned(), "--test-only".to_owned()], job.options.as_slice()].concat()
 }
