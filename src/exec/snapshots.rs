@@ -30,7 +30,7 @@ use std::time::Duration;
 /// The copied files, in the directory of the copy.
 const TREE: &str = "tree";
 
-/// The differences from the commit, and their text.
+/// The copy's differences from its commit, including the diff.
 const RECORD: &str = "source.json";
 const DIFF: &str = "source.diff";
 
@@ -69,7 +69,7 @@ fn at(path: &Path) -> impl FnOnce(io::Error) -> SnapshotError {
     move |error| SnapshotError::File { path, error }
 }
 
-/// A copy that its maker has locked. It is not deleted until this is dropped.
+/// A copy, locked by the process that makes it. It is not deleted until this is dropped.
 #[derive(Debug)]
 pub struct Held {
     pub name: String,

@@ -344,8 +344,8 @@ impl StepLauncher {
         }
     }
 
-    /// Kills all descendants of this process and waits for them. Returns the ends of the steps that
-    /// were running.
+    /// Kills all descendants of this process and waits for them. Returns how the running steps
+    /// ended.
     fn end_all(&mut self) -> Vec<Ended> {
         loop {
             let left = proc::descendants(std::process::id().cast_signed());
