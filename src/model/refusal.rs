@@ -128,7 +128,7 @@ pub enum Refusal {
         wanted: String,
         known: Vec<String>,
     },
-    /// A model that the host, which has GPUs of known models, does not have.
+    /// A GPU model that the host does not have. The models of its GPUs are known.
     UnknownGpuModel {
         model: String,
         known: Vec<String>,

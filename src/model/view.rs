@@ -115,7 +115,7 @@ pub struct NodeView {
     /// CPUs that are neither allocated nor available.
     #[serde(default, skip_serializing_if = "is_default")]
     pub closed_cpus: u32,
-    /// An exclusive job has the host.
+    /// An exclusive job holds the host.
     pub exclusive: bool,
     pub partitions: Vec<PartitionView>,
     /// Why the node is drained, if it is.

@@ -352,7 +352,7 @@ mod tests {
     }
 
     #[test]
-    fn a_length_past_the_limit_is_refused() {
+    fn a_length_over_the_limit_is_refused() {
         let mut bytes = Frame::encode(&1, b"").unwrap();
         bytes[8..12].copy_from_slice(&u32::MAX.to_le_bytes());
         assert!(matches!(
