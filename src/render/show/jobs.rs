@@ -30,7 +30,7 @@ pub fn job(j: &JobView, one_line: bool, detail: bool, ctx: &Ctx) -> String {
     additions(&mut r, j, ctx);
     let mut out = r.print(one_line, ctx);
     if !one_line {
-        // Slurm ends a job with a line of three blanks and an empty line.
+        // Slurm ends a job with a line of three spaces and an empty line.
         out.truncate(out.len() - 1);
         out.push_str("   \n\n");
     }

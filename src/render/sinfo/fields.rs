@@ -199,7 +199,7 @@ impl Table for Sinfo {
 
     const HAS_HELPFORMAT: bool = true;
 
-    // Slurm's `%all` prints a blank after these.
+    // Slurm's `%all` prints a space after these.
     const AFTER_CAPITALS: &'static str = " ";
 
     fn fields() -> &'static [Field<Self>] {

@@ -9,7 +9,7 @@ pub enum State {
     Idle,
     /// Some of its CPUs, memory or GPUs are allocated.
     Mixed,
-    /// All CPUs are allocated, or an exclusive job has the host.
+    /// All CPUs are allocated, or an exclusive job holds the host.
     Allocated,
     /// It accepts no jobs, and none are running.
     Drained,
