@@ -49,8 +49,8 @@ pub fn shown_priority(request: &JobRequest) -> u32 {
     u32::try_from(rank(request).clamp(1, i64::from(u32::MAX) - 1)).unwrap_or(1)
 }
 
-/// Everything except the order that decides whether a record may start now. While free resources
-/// only decrease, a decision for one record of a shape holds for all of them.
+/// Everything, apart from the order, that decides whether a record may start now. While free
+/// resources only decrease, a decision for one record of a shape holds for all of them.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Shape {
     /// The first field, so that all shapes that are too wide can be skipped together.

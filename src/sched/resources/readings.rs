@@ -26,7 +26,7 @@ enum Request {
     #[default]
     None,
     Wanted,
-    /// Sent, and not yet answered.
+    /// The request was sent and has not been answered.
     Made,
 }
 
