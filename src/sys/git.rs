@@ -33,11 +33,11 @@ use wildmatch::WildMatch;
 /// The maximum size of a diff in bytes. A larger one is omitted.
 pub const MOST_DIFF: usize = 4 << 20;
 
-/// How long git may neither use the CPU nor read or write. It can only be waiting then, for a FIFO
-/// in place of one of its files or for a disk that does not respond.
+/// The time for which git may use no CPU and do no I/O. A git without progress is waiting for a
+/// FIFO in place of one of its files, or for a disk that does not respond.
 pub const STALL: Duration = Duration::from_secs(20);
 
-/// How long git may do so before a FIFO is searched for.
+/// The time without progress after which a FIFO is searched for.
 const SEARCH: Duration = Duration::from_secs(1);
 
 /// The maximum number of directory entries to search.
@@ -313,7 +313,7 @@ pub struct Git<'a> {
     repository: Repository,
     /// slotd's own repository.
     own: PathBuf,
-    /// In the format of `-c`.
+    /// Settings in the format of git's `-c`.
     settings: Vec<OsString>,
 }
 
