@@ -174,7 +174,7 @@ impl<'a> Case<'a> {
         from + ON_ITS_WAY + lost
     }
 
-    /// No job begins while it is cancelled, held or not due.
+    /// No job begins while it is cancelled or held, or before its begin time.
     fn waits(&mut self) {
         let begins = self.of("begin");
         let touches: Vec<&Touch> = self.touches().collect();
@@ -193,8 +193,8 @@ impl<'a> Case<'a> {
         let holds =
             touches.iter().filter(|touch| touch.what == What::Hold).filter_map(|touch| touch.acked);
         for from in held.into_iter().chain(holds) {
-            // Only pending jobs are held. A hold does not affect a job that is running, and it
-            // begins again when it is requeued.
+            // Only pending jobs are held. A hold does not affect a running job. The job begins
+            // again when it is requeued.
             let again = touches
                 .iter()
                 .any(|t| t.what == What::Requeue && t.acked.is_none_or(|at| at > from));

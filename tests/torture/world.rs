@@ -145,7 +145,7 @@ impl World {
         self.found.lock().unwrap().push(what);
     }
 
-    /// Runs `during`, and records that a part of slotd is stopped meanwhile.
+    /// Runs `during`, and records that a part of slotd was stopped in that time.
     pub fn hinder<T>(&self, during: impl FnOnce() -> T) -> T {
         let from = now();
         let done = during();
