@@ -7,7 +7,8 @@ own_daemon SLOTD_CPU_FOREIGN=avoid SLOTD_CPUS=100% </dev/null
 all=$(sinfo -h -o %c)
 loops=()
 for ((i = 0; i < all; i++)); do
-  # shellcheck disable=SC2016 # meant for the other shell; the timeout ends the loop if this example cannot
+  # shellcheck disable=SC2016 # expanded by the other shell. The timeout ends the loop if this example
+  # fails to.
   timeout 100 sh -c 'while :; do :; done' &
   loops+=($!)
 done
