@@ -12,7 +12,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-/// Why the database cannot be used, backed up or restored.
+/// The reason why the database cannot be used, backed up or restored.
 #[derive(Debug, thiserror::Error)]
 pub enum DatabaseError {
     #[error("a daemon is using {}: stop it first (slotd daemon stop); running jobs continue", .0.display())]

@@ -65,7 +65,7 @@ impl Keep {
     }
 }
 
-/// Why history was not deleted, or only in part.
+/// The reason why history was not deleted, or only in part.
 #[derive(Debug, thiserror::Error)]
 pub enum HistoryError {
     #[error(transparent)]

@@ -11,7 +11,7 @@ use std::io;
 use std::rc::Rc;
 use tokio::sync::Mutex;
 
-/// Why the state of the machine is unknown.
+/// The reason why the state of the machine is unknown.
 #[derive(Debug, thiserror::Error)]
 pub enum MachineError {
     #[error(transparent)]

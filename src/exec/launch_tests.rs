@@ -654,7 +654,7 @@ async fn a_step_that_ends_without_a_daemon_keeps_its_exit_code() {
     tokio::task::spawn_blocking(move || adopt::await_launches(&root)).await.unwrap().unwrap();
     let record = match adopt::inspect(&job_dir, StepId::Batch, 0).unwrap() {
         Adoption::Ended(record) => *record,
-        // It had not yet noticed the file `go`.
+        // The script had not yet noticed the file `go`.
         Adoption::Running(mut handle) => end_of(&mut handle).await,
         other => panic!("{other:?}"),
     };

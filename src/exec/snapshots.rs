@@ -40,8 +40,8 @@ const MOST_RECORD: u64 = 16 << 20;
 /// The prefix of copies that are being deleted.
 const GONE: &str = "gone.";
 
-/// The permission bits that are copied. A copied file belongs to whoever makes the copy, and must
-/// not run as another user (setuid).
+/// The permission bits that are copied. A copied file belongs to the user who makes the copy, and
+/// must not run as another user (setuid).
 const PERMISSIONS: u32 = 0o777;
 
 /// The time limit for all git commands together: the user is waiting for the job ID.

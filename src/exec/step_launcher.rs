@@ -79,7 +79,7 @@ pub struct Ended {
     pub usage: Usage,
     pub started: Timestamp,
     pub ended: Timestamp,
-    /// Why it could not be started.
+    /// The reason why it could not be started.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
