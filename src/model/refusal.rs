@@ -123,7 +123,7 @@ pub enum Refusal {
         wanted: String,
         known: Vec<String>,
     },
-    /// A feature of `--prefer` that the host does not know.
+    /// A feature of `--prefer` that the host does not have.
     UnknownPreference {
         wanted: String,
         known: Vec<String>,

@@ -204,7 +204,7 @@ impl io::Write for Limited {
 }
 
 /// Collects the bytes of a connection and returns whole frames. It never allocates more than it has
-/// received, whatever a header announces.
+/// received, regardless of the lengths in the header.
 #[derive(Debug)]
 pub struct Decoder {
     header: Header,

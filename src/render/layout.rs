@@ -42,7 +42,7 @@ enum Style {
     /// Columns as wide as their widest cell with ` | ` between them, without trailing spaces.
     #[default]
     Barred,
-    /// Columns as wide as the format says, with the text of the format between them.
+    /// Columns with the widths of the format, and the text of the format between them.
     Lines,
     /// sacct's style: a line of dashes below the header, and `+` at the end of truncated texts.
     Ruled,

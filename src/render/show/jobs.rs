@@ -231,7 +231,7 @@ fn additions(r: &mut Record, j: &JobView, ctx: &Ctx) {
     }
     let reason = j.run.reason;
     if reason.name() != reason.slurm_name() {
-        // slotd knows a more specific reason than Slurm has a word for.
+        // Some reasons of slotd are more specific than Slurm's.
         r.word("Cause", reason.name());
     }
     r.word("Steps", step_summary(j));

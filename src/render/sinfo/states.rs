@@ -81,7 +81,7 @@ impl State {
     }
 }
 
-/// The node states that Slurm knows. The host is only ever idle, mixed, allocated or drained.
+/// The node states of Slurm. The host is only ever idle, mixed, allocated or drained.
 const STATES: [&str; 27] = [
     "unknown",
     "down",
