@@ -71,7 +71,7 @@ impl Store {
     /// stored before an earlier one.
     ///
     /// # Errors
-    /// Each result says why its batch was not stored.
+    /// An error is the reason why its batch was not stored.
     pub fn commit(&mut self, batches: &[Vec<Change>]) -> Vec<Result<(), StoreError>> {
         if let [batch] = batches {
             return vec![self.commit_one(batch)];

@@ -568,7 +568,8 @@ impl<'a> Git<'a> {
         Ok(files)
     }
 
-    /// Returns the names of all files and links in the index, whatever the work tree contains.
+    /// Returns the names of all files and links in the index, regardless of the contents of the
+    /// work tree.
     ///
     /// # Errors
     /// See [`GitError`].
@@ -729,13 +730,13 @@ impl Effort {
     }
 }
 
-/// Returns whether opening this file would block, possibly through a link.
+/// Returns whether opening this file would block. Follows links.
 fn would_block(path: &Path) -> bool {
     fs::metadata(path).is_ok_and(|found| found.file_type().is_fifo())
 }
 
 /// Finds a file below `top`, in no repository, or in the directory of the objects, that blocks git
-/// when it opens it. Follows no links, and looks at `left` entries at most.
+/// when it opens it. Follows no links, and examines at most `left` entries.
 fn find_blocking(top: &Path, objects: &Path, mut left: usize) -> Option<PathBuf> {
     let mut dirs = vec![(top.to_owned(), true), (objects.to_owned(), false)];
     while let Some((dir, is_in_tree)) = dirs.pop() {

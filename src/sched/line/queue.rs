@@ -6,8 +6,8 @@
 //! later arrivals have later turns.
 //!
 //! Job IDs are assigned in order, to submissions and to tasks that start. So the ID of the task
-//! that started last says when an array had its turn, and the order survives a restart without
-//! being stored.
+//! that started last determines when an array had its turn, and the order survives a restart
+//! without being stored.
 
 use crate::model::gpu::GpuShare;
 use crate::model::{JobId, JobRequest, Tres};
