@@ -298,8 +298,8 @@ impl<'a> Case<'a> {
         let is_own = row.state == own && exit.as_ref().is_none_or(|exit| *exit == row.exit);
         let is_free = self.is_free();
         let allowed = match row.state.as_str() {
-            // A daemon that dies before the refused srun has released its allocation leaves the
-            // next one an allocation without a client.
+            // If the daemon dies before the refused srun has released its allocation, the next
+            // daemon finds an allocation without a client.
             "CANCELLED" => {
                 self.was(What::Cancel)
                     || self.was(What::KillClient)

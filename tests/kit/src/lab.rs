@@ -31,8 +31,8 @@ impl Lab {
 
     /// Stops the daemon, changes the root directory, and starts it again.
     pub fn while_stopped(&mut self, change: impl FnOnce(&Path)) {
-        self.daemon.kill().expect("the daemon is our child");
-        self.daemon.wait().expect("the daemon is our child");
+        self.daemon.kill().expect("the daemon is a child of this process");
+        self.daemon.wait().expect("the daemon is a child of this process");
         change(&self.path("root"));
         self.daemon = serve(self.dir.path(), self.cpus);
     }

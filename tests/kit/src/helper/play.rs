@@ -86,7 +86,7 @@ fn who(words: &BTreeMap<&str, &str>) -> String {
     let stat = std::fs::read_to_string("/proc/self/stat").expect("a process sees itself");
     let (_, fields) = stat.rsplit_once(") ").expect("a name in brackets");
     let ticks: u64 =
-        fields.split(' ').nth(19).and_then(|t| t.parse().ok()).expect("the time of the start");
+        fields.split(' ').nth(19).and_then(|t| t.parse().ok()).expect("stat has a start time");
     format!(
         "{} {task} {array} {job} {restarts} {} {}",
         words["sub"],
