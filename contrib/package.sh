@@ -116,7 +116,7 @@ control() { # DIRECTORY, further lines on standard input
   } >"$1/DEBIAN/control"
 }
 
-# Adds what belongs to every package: copyright and changelog.
+# Adds the copyright and the changelog, which belong to every package.
 documents() { # DIRECTORY PACKAGE
   local doc=$1/usr/share/doc/$2
   mkdir -p "$doc"

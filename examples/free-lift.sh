@@ -15,7 +15,7 @@ done
 job=$(sbatch --parsable -c "$all" -o /dev/null --mem 64M --wrap true)
 reason() { squeue -h -j "$job" -o %r; }
 until_is Resources reason
-expect "a job that needs all CPUs waits for" "Resources" "$(reason)"
+expect "reason of a job that needs all CPUs" "Resources" "$(reason)"
 expect "and reports why" "SystemComment=processes outside jobs use" \
   "$(scontrol show job "$job" | sed 's|\\040| |g' | grep -o "SystemComment=processes outside jobs use")"
 expect "and so does the node" "CPUForeignLoad CPUForeign" \
