@@ -36,7 +36,7 @@ Start it again with `slotd-daemon start`, for example after a reboot.
 END
 }
 
-# Prints an error with what to do about it, and exits.
+# Prints an error and its remedy, and exits.
 die() {
   printf 'install.sh: error: %s\n' "$*" >&2
   exit 1

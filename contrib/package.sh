@@ -70,7 +70,7 @@ if [[ -z $program ]]; then
   fi
   program=$built
 fi
-[[ -x $program ]] || die "$program is not a program"
+[[ -x $program ]] || die "$program is not an executable file: build slotd, or set --program"
 # The machine that an ELF file is for.
 case $(od -An -tx1 -j18 -N1 -- "$program") in
   *3e) arch=x86_64 ;;
@@ -92,7 +92,7 @@ trap 'rm -rf "$work"' EXIT
 # Independent of the caller's umask, like everything below.
 umask 022
 
-# A program that needs shared libraries names the loader.
+# Only a dynamically linked program contains the path of the loader.
 if LC_ALL=C grep -qa '/ld-linux-' <(head -c 4096 -- "$program"); then
   printf 'package.sh: warning: %s is linked dynamically: it runs only with this or a later C library\n' "$program" >&2
 fi
@@ -116,7 +116,7 @@ control() { # DIRECTORY, further lines on standard input
   } >"$1/DEBIAN/control"
 }
 
-# Adds what belongs to every package: copyright and changelog.
+# Adds the copyright and the changelog, which belong to every package.
 documents() { # DIRECTORY PACKAGE
   local doc=$1/usr/share/doc/$2
   mkdir -p "$doc"
@@ -156,18 +156,18 @@ pack_debian() {
   mkdir -p "$main"/usr/{bin,lib/slotd/bin,lib/systemd/user/sockets.target.wants}
   install -m 755 "$program" "$main/usr/lib/slotd/bin/slotd"
   for name in "${commands[@]}"; do ln -s slotd "$main/usr/lib/slotd/bin/$name"; done
-  # The names that no other package has.
+  # These names are in no other package, so they can be in /usr/bin.
   for name in slotd sjobmgr; do ln -s "../lib/slotd/bin/$name" "$main/usr/bin/$name"; done
   cp "$repo/contrib/systemd/slotd.socket" "$repo/contrib/systemd/slotd-jobs.service" "$main/usr/lib/systemd/user/"
   sed -e 's,%h/.local/bin/slotd ,/usr/lib/slotd/bin/slotd ,' "$repo/contrib/systemd/slotd.service" \
     >"$main/usr/lib/systemd/user/slotd.service"
   grep -q '^ExecStart=/usr/lib/slotd/bin/slotd ' "$main/usr/lib/systemd/user/slotd.service" ||
-    die "contrib/systemd/slotd.service has no ExecStart= with the default path"
+    die "contrib/systemd/slotd.service must have an ExecStart= that begins with %h/.local/bin/slotd"
   ln -s ../slotd.socket "$main/usr/lib/systemd/user/sockets.target.wants/slotd.socket"
   pages "$main" slotd sjobmgr slotd.env slotd.toml
   documents "$main" slotd
   cp -r "$repo/contrib/book/src" "$main/usr/share/doc/slotd/book"
-  # The page includes it from the repository.
+  # The page changelog.md includes this file of the repository, which the package lacks.
   cp "$repo/contrib/CHANGELOG.md" "$main/usr/share/doc/slotd/book/changelog.md"
   control "$main" <<END
 Package: slotd

@@ -13,5 +13,5 @@ waiting() { squeue -h -t PD -o %r; }
 sbatch --array 1-5 -o /dev/null --mem 64M --wrap 'exec sleep 100' >/dev/null
 until_is 4 running
 expect "jobs on two CPUs" 4 "$(running)"
-expect "the fifth job waits for" "Resources" "$(waiting)"
+expect "reason of the fifth job" "Resources" "$(waiting)"
 expect "OVERSUBSCRIBE of the partition" "FORCE:2" "$(sinfo -h -o %h)"

@@ -23,6 +23,6 @@ expect "running jobs" "lease" "$(running)"
 expect "its tasks" "4 CPUs for 4 tasks| 4 task" "$(paste -s -d '|' lease.out)"
 touch enough
 until_is "other" running
-expect "running after its end" "other" "$(running)"
+expect "job that runs after its end" "other" "$(running)"
 expect "its leftover process" "SystemComment=killed 1 leftover process" \
     "$(scontrol show job "$lease" | sed 's|\\040| |g' | grep -o 'SystemComment=.*[^ ]')"

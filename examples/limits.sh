@@ -15,7 +15,7 @@ for name in fit-1 fit-2 other; do
 done
 until_is "fit-1 other" running
 expect "one CPU is left for other jobs" "fit-1 other" "$(running)"
-expect "the second fit waits for" "AssocMaxJobsLimit" "$(squeue -h -t PD -o %r)"
+expect "reason of the second fit" "AssocMaxJobsLimit" "$(squeue -h -t PD -o %r)"
 scancel -n fit-1
 until_is "fit-2 other" running
 expect "and starts after the first one" "fit-2 other" "$(running)"

@@ -20,8 +20,8 @@ sbatch -p long -o /dev/null --mem 64M --wrap 'exec sleep 100' >/dev/null
 sbatch -p short -o /dev/null --mem 64M --wrap 'exec sleep 100' >/dev/null
 until_is "long short" running
 expect "one CPU is reserved for short jobs" "long short" "$(running)"
-expect "the second long job waits for" "Resources" "$(reason)"
+expect "reason of the second long job" "Resources" "$(reason)"
 scontrol update PartitionName=long State=DOWN
-expect "and while its partition is closed, for" "PartitionDown" "$(reason)"
+expect "its reason while its partition is closed" "PartitionDown" "$(reason)"
 scontrol reconfigure
 expect "the partition after a reconfigure" "up" "$(sinfo -h -p long -o %a)"

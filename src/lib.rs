@@ -76,8 +76,8 @@
 //!
 //! A decision is a list of changes and a list of effects. The changes are committed first. Then
 //! come the launches, then the answers, then the notify hook. Ending and signaling running
-//! processes is an exception: it happens immediately and is recorded afterwards, so that a full
-//! disk never protects the job that fills it. A job that is stopped before its launch never starts
+//! processes is an exception: it happens immediately and is recorded afterwards, so that a job that
+//! fills the disk can still be killed. A job that is stopped before its launch never starts
 //! (`actors::scheduler::in_flight`).
 //!
 //! It follows that:

@@ -322,7 +322,7 @@ fn hanging_hook_and_its_children_end_with_the_daemon() {
         for pid in pids {
             assert!(
                 until(|| (!proc::is_alive(pid)).then_some(())).is_some(),
-                "process {pid} lives, killed: {is_killed}"
+                "process {pid} is still alive (daemon killed: {is_killed})"
             );
         }
     }
@@ -361,7 +361,7 @@ fn hanging_nvidia_smi_and_its_children_end_with_the_daemon() {
         for pid in pids {
             assert!(
                 until(|| (!proc::is_alive(pid)).then_some(())).is_some(),
-                "process {pid} lives, killed: {is_killed}"
+                "process {pid} is still alive (daemon killed: {is_killed})"
             );
         }
     }

@@ -268,7 +268,8 @@ fn chain_of_forks_ends_with_its_watcher() {
     let session: i32 = slotd.wait("the session of the chain", || {
         slotd.read(&output).strip_prefix("session ")?.strip_suffix('\n')?.parse().ok()
     });
-    // A link lives too short to be found by its PID, but its group can be asked.
+    // Each process of the chain is too short-lived to be found by its PID, but its group can be
+    // signalled.
     let is_alive = || kill(Pid::from_raw(-session), None).is_ok();
     assert!(is_alive());
     proc::signal(slotd.watcher_of(job), proc::KILL);

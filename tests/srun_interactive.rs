@@ -364,7 +364,7 @@ fn control_c_stops_the_script_that_runs_srun() {
 }
 
 #[test]
-fn srun_dies_of_control_c_even_if_its_shell_ignores_it() {
+fn control_c_ends_srun_even_if_its_shell_ignores_it() {
     let slotd = Slotd::start();
     let script = "trap '' INT\nsrun sh -c 'echo one is up; exec sleep 1000'\necho rc $?\n";
     let script = slotd.write("script.sh", script);

@@ -20,7 +20,7 @@ expected=$(printf '%s\n' prepare count\ {0..7} reduce | sort)
 echo "ok: ten jobs, each run exactly once"
 
 ids=$(paste -s -d , job-ids)
-# The accounting of a cluster is a moment late.
+# sacct of a cluster lags behind a little.
 for _ in {1..50}; do
   states=$(sacct -X -n -P -o State -j "$ids" | sort | uniq -c | awk '{ print $1, $2 }')
   [[ $states == "10 COMPLETED" ]] && break

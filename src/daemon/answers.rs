@@ -30,8 +30,8 @@ const SHORT: usize = 64 << 10;
 /// many jobs is a medium answer.
 const MEDIUM: usize = 2 << 20;
 
-/// The budget for medium answers, and again for long ones. An answer above it waits for the whole
-/// budget.
+/// The budget for medium answers, and the separate one for long answers. A larger answer waits for
+/// the whole budget.
 const BUDGET_KIB: u32 = 16 << 10;
 
 /// The most answers to encode at the same time before their share of the budget is known.

@@ -57,8 +57,8 @@ pub fn core_config(
     Ok((config, remarks))
 }
 
-/// Validates an environment, and the `slotd.toml` that it leads to, before a daemon is started with
-/// them. GPUs are not detected, since the daemon starts without those that are missing.
+/// Validates an environment, and the `slotd.toml` that it refers to, before a daemon is started
+/// with them. GPUs are not detected, since the daemon starts without those that are missing.
 ///
 /// # Errors
 /// See [`Settings::read`] and [`core_config`].
@@ -87,7 +87,8 @@ fn capacity(
     line: Option<usize>,
     there: u64,
 ) -> Result<Option<Capacity>, DaemonError> {
-    let nothing_left = format!("a number to keep back below {there}, the total of this host");
+    let nothing_left =
+        format!("a number to keep back that is less than {there}, the total of this host");
     match (ours, theirs) {
         (Some(ours), _) if ours.of(there).is_none() => {
             Err(SettingError { variable, value: ours.to_string(), expected: nothing_left }.into())

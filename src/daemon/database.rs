@@ -12,7 +12,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-/// Why the database cannot be used, backed up or restored.
+/// The reason why the database cannot be used, backed up or restored.
 #[derive(Debug, thiserror::Error)]
 pub enum DatabaseError {
     #[error("a daemon is using {}: stop it first (slotd daemon stop); running jobs continue", .0.display())]
@@ -40,8 +40,8 @@ const BACKUP_AGE: Duration = Duration::from_secs(24 * 3600);
 /// workstations do not run for a day.
 const FIRST_BACKUP: Duration = Duration::from_secs(3600);
 
-/// Keeps daemons away while the returned lock lives, and waits for launches of an earlier daemon to
-/// finish.
+/// Prevents daemons from starting while the returned lock lives, and waits for launches of an
+/// earlier daemon to finish.
 ///
 /// # Errors
 /// Fails if a daemon is using the root, or if one of its directories cannot be used.
@@ -62,7 +62,7 @@ pub fn waiting_jobs(paths: &Paths) -> Result<i64, StoreError> {
     Reader::open(&paths.db())?.count_waiting()
 }
 
-/// Keeps daemons away while the file is changed.
+/// Prevents daemons from starting while the file is changed.
 fn alone(paths: &Paths) -> Result<InstanceLock, DatabaseError> {
     listener::take_root(paths).map_err(|e| match e.kind() {
         io::ErrorKind::TimedOut => DatabaseError::InUse(paths.root().to_owned()),
@@ -98,7 +98,7 @@ pub fn restore(paths: &Paths, from: &Path) -> Result<Option<PathBuf>, DatabaseEr
     Ok(upkeep::restore(&paths.db(), from)?)
 }
 
-/// Rewrites the database compactly. Returns its size in bytes before and after.
+/// Compacts the database. Returns its size in bytes before and after.
 ///
 /// # Errors
 /// Fails if a daemon is running or the file cannot be written.

@@ -28,7 +28,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// The option with which `slotd daemon` leaves its caller's session, see [`leave_caller`].
 pub const DETACHED_OPTION: &str = "detached";
 
-/// Why a daemon was not started or stopped.
+/// The reason why a daemon was not started or stopped.
 #[derive(Debug, thiserror::Error)]
 pub enum DetachedError {
     #[error("{path}: {1}{advice}", path = .0.display(), advice = advice(.1))]

@@ -11,7 +11,7 @@ use crate::sys::paths::Paths;
 use std::fmt;
 use std::path::PathBuf;
 
-/// Why the daemon did not start, or why it stopped.
+/// The reason why the daemon did not start, or stopped.
 #[derive(Debug, thiserror::Error)]
 pub enum DaemonError {
     #[error(transparent)]

@@ -46,7 +46,7 @@ const BATCH: usize = 100;
 /// The limits on the history that is kept.
 #[derive(Debug, Clone, Copy)]
 pub struct Keep {
-    /// The age after the end of a job.
+    /// The longest time since the end of a job.
     age: Option<Duration>,
     /// The number of ended jobs.
     jobs: Option<u64>,
@@ -65,7 +65,7 @@ impl Keep {
     }
 }
 
-/// Why history was not deleted, or only in part.
+/// The reason why history was not deleted, or only in part.
 #[derive(Debug, thiserror::Error)]
 pub enum HistoryError {
     #[error(transparent)]
@@ -215,8 +215,8 @@ impl<H: Remover> Cleaner<H> {
     async fn clean_copies(&self, without: Option<&BTreeSet<JobId>>) -> Result<u64, HistoryError> {
         let path = self.paths.snapshots_dir();
         let Some(dir) = self.open(path.clone()).await? else { return Ok(0) };
-        // A submission that names a copy is either durable before the names are read, or finds the
-        // copy missing.
+        // Block submissions: a submission that names a copy is either durable before the names are
+        // read, or no longer finds the copy.
         let _alone = self.in_use.write().await;
         let named = self.read(|reader| reader.snapshots()).await?;
         match without {
@@ -237,7 +237,8 @@ impl<H: Remover> Cleaner<H> {
 
     /// Deletes a work tree copy unless a job names it.
     async fn remove_unnamed(&self, copy: String) -> Result<(), HistoryError> {
-        // As in `clean_copies`, a submission that names it is durable by now, or finds it missing.
+        // As in `clean_copies`, a submission that names it is either durable by now, or no longer
+        // finds it.
         let _alone = self.in_use.write().await;
         if self.read(|reader| reader.snapshots()).await?.contains_key(&copy) {
             return Ok(());
@@ -262,8 +263,8 @@ impl<H: Remover> Cleaner<H> {
             let mut spare = self.remover.spare(batch.iter().map(|(id, _)| *id).collect()).await?;
             cleaned.recent.extend(batch.iter().map(|(id, _)| *id).filter(|id| !spare.contains(id)));
             let (of_these, dir, path) = (spare.clone(), dir.clone(), path.clone());
-            // The directory before the record: a directory without a record looks like a job that
-            // the database lost.
+            // Delete the directory before the record: a directory without a record looks like a job
+            // that the database lost.
             let freed = off_thread(move || -> io::Result<Vec<io::Result<u64>>> {
                 let Some(dir) = dir else { return Ok(of_these.iter().map(|_| Ok(0)).collect()) };
                 let free = |id: &JobId| {
@@ -394,7 +395,7 @@ impl<H: Remover> Cleaner<H> {
                 );
             }
         }
-        // Left by clients that died.
+        // Delete the copies left by clients that died.
         self.clean_copies(None).await?;
         self.finish().await?;
         let environment = match known {
@@ -504,7 +505,7 @@ impl History {
     }
 }
 
-/// Does the same as [`History::clean`] when no daemon is running, and keeps one from starting
+/// Does the same as [`History::clean`] when no daemon is running, and prevents one from starting
 /// meanwhile.
 ///
 /// # Errors
@@ -632,7 +633,7 @@ mod tests {
                 &mut store,
                 vec![insert_with(&ended_job(id, End::Failed, 0, end), b"script", env.as_bytes())],
             );
-            // As after a daemon was killed, so that the log is not checkpointed.
+            // Simulate a killed daemon, so that the log is not checkpointed.
             let _ = std::mem::ManuallyDrop::new(store);
         }
         let remover = RefCell::new(Store::open(&paths.db()).unwrap());

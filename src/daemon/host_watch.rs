@@ -28,7 +28,7 @@ const PAUSE: Duration = Duration::from_secs(1);
 /// The longest time between two GPU readings while jobs use GPUs.
 const READINGS_APART: Duration = Duration::from_secs(15);
 
-/// Why the usage of the host is unknown.
+/// The reason why the usage of the host is unknown.
 #[derive(Debug, thiserror::Error)]
 pub enum HostUseError {
     #[error(transparent)]

@@ -201,7 +201,7 @@ fn turn_away(socket: &impl AsRawFd, why: Refusal) {
 /// so a few are reserved.
 struct Spare {
     files: Vec<File>,
-    /// The log already mentions that clients are turned away.
+    /// The log already mentions that clients are refused.
     is_logged: bool,
 }
 
@@ -261,7 +261,7 @@ impl Spare {
         is_done
     }
 
-    /// Logs once that clients are turned away.
+    /// Logs once that clients are refused.
     fn note(&mut self, error: &io::Error) {
         if !std::mem::replace(&mut self.is_logged, true) {
             log::error!("cannot accept a client; it and later ones are turned away: {error}");

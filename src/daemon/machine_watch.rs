@@ -11,7 +11,7 @@ use std::io;
 use std::rc::Rc;
 use tokio::sync::Mutex;
 
-/// Why the state of the machine is unknown.
+/// The reason why the state of the machine is unknown.
 #[derive(Debug, thiserror::Error)]
 pub enum MachineError {
     #[error(transparent)]
@@ -60,14 +60,18 @@ impl MachineWatch {
             Ok(uevents) => uevents,
             Err(e) => {
                 log::info!(
-                    "CPUs that go offline are noticed only at scontrol reconfigure: no events from the kernel: {e}"
+                    "the kernel reports no changes of CPUs, so only scontrol reconfigure \
+                     detects them: {e}"
                 );
                 return;
             }
         };
         loop {
             if let Err(e) = uevents.machine_changed().await {
-                log::warn!("the kernel no longer reports CPUs that come and go: {e}");
+                log::warn!(
+                    "the kernel no longer reports changes of CPUs, so only scontrol reconfigure \
+                     detects them: {e}"
+                );
                 return;
             }
             Rc::clone(&self).look_again().await;

@@ -164,7 +164,10 @@ fn free_after_backup(paths: &Paths) -> JobId {
     let next = upkeep::next_job_id(&backup);
     let kept = match &next {
         Ok(next) if *next > JobId(1) => keep_backup(paths).unwrap_or_else(|error| {
-            log::error!("{} will be replaced by the next backup: {error}", backup.display());
+            log::error!(
+                "cannot keep {} under another name, so the next backup will replace it: {error}",
+                backup.display()
+            );
             backup.clone()
         }),
         _ => backup.clone(),

@@ -67,7 +67,7 @@ pub struct Hub {
     pub past_in_use: Arc<RwLock<()>>,
     pub machine: Rc<MachineWatch>,
     pub host: Rc<HostWatch>,
-    /// Held while the parts of the node that are out of use are changed.
+    /// Serializes changes to the out-of-use parts of the node.
     pub node_orders: Mutex<()>,
 }
 

@@ -36,7 +36,8 @@ pub enum Holds {
     Start,
 }
 
-/// Turns the table of settings into [`Settings`], the list of variables, and the reader of both.
+/// Expands the table of settings into [`Settings`], the list of variables, and the functions that
+/// read them.
 macro_rules! settings {
     ($(
         $(#[$doc:meta])*
@@ -198,9 +199,9 @@ settings! {
     keep_jobs: Option<u64> = "SLOTD_KEEP_JOBS", Start,
         |v| v.bound("a number of jobs", 1..=u64::from(u32::MAX), 100_000),
         "Number of ended jobs to keep, or unlimited. Default: 100000.";
-    /// Ask git about the work trees that jobs are submitted from.
+    /// Record the git state of the work trees that jobs are submitted from.
     git: bool = "SLOTD_GIT", Start, |v| v.word([("on", true), ("off", false)]),
-        "on or off: whether git is asked about the work trees that jobs are submitted from. \
+        "on or off: whether the git commit and changes of the work tree are recorded at submission. \
          Default: on.";
     /// Megabytes of compressed work tree diffs to keep. The default holds a few hundred large ones,
     /// or everything that people write by hand. `None`: all.

@@ -25,14 +25,14 @@ use wildmatch::WildMatch;
 /// The timeout of git, which allows 5 s of work while jobs use all CPUs.
 const PATIENCE: Duration = Duration::from_secs(50);
 
-/// The inverse of the share of time that git may use while submissions keep coming.
+/// While submissions keep coming, git may run for one in this many seconds.
 const SHARE: u32 = 10;
 
 /// The most trees to query at the same time, so that a slow one does not delay all others. There
 /// are few threads for blocking work.
 const AT_ONCE: usize = 2;
 
-/// The most slow trees to remember.
+/// The maximum number of slow trees to remember.
 const MOST_SLOW: usize = 16;
 
 /// The longest pause between two queries of a tree.

@@ -82,12 +82,12 @@ pub fn inspect(job_dir: &Path, step: StepId, run: u32) -> io::Result<Adoption> {
     Ok(Adoption::Lost)
 }
 
-/// The longest time for which the processes of a lost step are hunted.
+/// The longest time to search for the processes of a lost step.
 const HUNT: Duration = Duration::from_secs(10);
 
-/// How long a search that finds nothing is repeated while processes end before they can be
-/// examined: any of them may have been a link of a chain of forks. This is CPU time, of which the
-/// chain and the search get the same share on a busy machine.
+/// The time for which a search that finds nothing is repeated, if processes end before they can be
+/// examined: any of them may be part of a chain of forks. It is CPU time, because on a busy machine
+/// the chain and the search get equal shares of it.
 const DOUBT: Duration = Duration::from_millis(100);
 
 /// The result of killing the processes of a lost step.
@@ -159,26 +159,25 @@ fn examine(pid: i32, root: &Path, marks: &[Vec<u8>]) -> Examined {
 /// root, this job and the `start` of its launch (for a numbered step, also the step).
 ///
 /// Processes may fork or execute another program in the meantime, so this repeats, and blocks,
-/// until a pass over all processes of the machine finds no new ones to kill. A process that forks
-/// and exits all the time is gone before its PID can be used, but its process group stays: groups
-/// that consist only of the step's processes are killed as a whole, which no fork escapes. Where
-/// processes vanish before they can be examined, the newest one is chased for a while. Daemons
-/// of any root may have been started in the same environment: they and their descendants are
-/// spared.
+/// until a pass over all processes of the machine finds no new ones to kill. A process that keeps
+/// forking and exiting is gone before its PID can be used, but its process group stays: groups that
+/// consist only of the step's processes are killed as a whole, which no fork escapes. If processes
+/// vanish before they can be examined, the newest one is chased for a while. Daemons of any root
+/// may have been started in the same environment: they and their descendants are spared.
 pub fn kill_leftovers(root: &Path, key: StepKey, start: Timestamp) -> Leftovers {
     let marks = marks(key, start);
     let begun = Instant::now();
     let mut last_kill = clock::thread_cpu();
     // PIDs with start times, since PIDs are reused.
     let mut killed: HashSet<(i32, u64)> = HashSet::new();
-    // The groups of other processes, which were examined since something was killed.
+    // The groups of foreign processes, as examined since the last kill.
     let mut foreign: HashMap<i32, i32> = HashMap::new();
     let mut dead = HashSet::new();
     loop {
         let before = killed.len();
         let mut has_vanished = false;
         let mut ours = Vec::new();
-        // The youngest first: they are the ones that may soon be gone.
+        // Newest first, since these are the most likely to exit soon.
         for pid in proc::all_pids().into_iter().rev() {
             if foreign.contains_key(&pid) {
                 continue;
@@ -221,8 +220,8 @@ pub fn kill_leftovers(root: &Path, key: StepKey, start: Timestamp) -> Leftovers 
     }
 }
 
-/// Examines only the newest process of the machine until the search ends, and returns the first
-/// one of the step. A pass over all processes takes longer than a link of a chain lives.
+/// Examines only the newest process of the machine until the search ends, and returns the first one
+/// of the step. A pass over all processes takes longer than a process in a chain of forks lives.
 fn chase(root: &Path, marks: &[Vec<u8>], is_over: impl Fn() -> bool) -> Option<Process> {
     let mut last = 0;
     while !is_over() {

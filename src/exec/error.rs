@@ -88,7 +88,7 @@ impl LaunchError {
         move |e| LaunchError::System { action, source: e.into() }
     }
 
-    /// Returns who is at fault, for a job with this directory.
+    /// Returns whether the job, which has this directory, or the host is at fault.
     ///
     /// A full disk under the job's own files is the host's fault only if it is the disk of the
     /// runtime root, because then no job can be launched. If it were the host's fault for every

@@ -507,8 +507,8 @@ mod tests {
         );
     }
 
-    /// A record needs no checksum: any part of a file that the disk lost is missing at its end, or
-    /// zeros.
+    /// A record needs no checksum: if the disk loses a part of a file, the end is missing or the
+    /// part reads as zeros.
     #[test]
     fn an_incomplete_record_is_rejected() {
         let dir = tempfile::tempdir().unwrap();

@@ -69,7 +69,7 @@ fn open(root: &Path) -> io::Result<File> {
 }
 
 impl LaunchMark {
-    /// Opens the mark of this root, and resets it.
+    /// Opens the launch mark of this root, reads the previous launch from it, and clears it.
     pub fn open(root: &Path) -> LaunchMark {
         let file = match open(root) {
             Ok(file) => file,

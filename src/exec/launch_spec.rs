@@ -64,8 +64,8 @@ pub struct LaunchSpec {
     /// the exit record, so that it is known without the database.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub job: Option<Box<Job>>,
-    /// Why the daemon found that the step cannot be launched. The watcher writes it to the step's
-    /// output.
+    /// The reason why the daemon found that the step cannot be launched. The watcher writes it to
+    /// the step's output.
     pub broken: Option<String>,
     /// A line for the standard error of task 0 before the tasks start, if that is a regular file. A
     /// newline is added.

@@ -353,7 +353,7 @@ async fn a_missing_working_directory_fails_the_launch_and_is_not_created() {
     );
     assert_eq!(record.launch_error, Some(why.clone()));
     assert_eq!(lab.out(), format!("slurmstepd: error: {why}\n"));
-    // An output file below it is not opened, since that would create the directory.
+    // No output file is opened below the missing directory, since this would create the directory.
     spec.run = 1;
     spec.tasks[0].stdout = Stream::File { path: missing.join("out"), append: false };
     assert_eq!(lab.run(&spec).await.launch_error, Some(why));
@@ -654,7 +654,7 @@ async fn a_step_that_ends_without_a_daemon_keeps_its_exit_code() {
     tokio::task::spawn_blocking(move || adopt::await_launches(&root)).await.unwrap().unwrap();
     let record = match adopt::inspect(&job_dir, StepId::Batch, 0).unwrap() {
         Adoption::Ended(record) => *record,
-        // It had not yet noticed the file `go`.
+        // The script had not yet noticed the file `go`.
         Adoption::Running(mut handle) => end_of(&mut handle).await,
         other => panic!("{other:?}"),
     };

@@ -193,9 +193,9 @@ impl Meter {
         });
     }
 
-    /// Returns the resident memory of these processes in KiB, given each process with its own. If
-    /// there are several, the kernel is asked how much they share only if their sum would be a new
-    /// peak, because that is expensive.
+    /// Returns the resident memory of these processes together, in KiB. Each is given with its own.
+    /// If there are several, the kernel is asked how much they share only if their sum would be a
+    /// new peak, because that is expensive.
     fn resident_kb(&mut self, processes: &[(i32, u64)], faults: u64) -> u64 {
         let sum: u64 = processes.iter().map(|(_, kb)| kb).sum();
         if processes.len() < 2 {

@@ -30,7 +30,7 @@ use std::time::Duration;
 /// The copied files, in the directory of the copy.
 const TREE: &str = "tree";
 
-/// The differences from the commit, and their text.
+/// The copy's differences from its commit, including the diff.
 const RECORD: &str = "source.json";
 const DIFF: &str = "source.diff";
 
@@ -40,8 +40,8 @@ const MOST_RECORD: u64 = 16 << 20;
 /// The prefix of copies that are being deleted.
 const GONE: &str = "gone.";
 
-/// The permission bits that are copied. A copied file belongs to whoever makes the copy, and must
-/// not run as another user (setuid).
+/// The permission bits that are copied. A copied file belongs to the user who makes the copy, and
+/// must not run as another user (setuid).
 const PERMISSIONS: u32 = 0o777;
 
 /// The time limit for all git commands together: the user is waiting for the job ID.
@@ -69,7 +69,7 @@ fn at(path: &Path) -> impl FnOnce(io::Error) -> SnapshotError {
     move |error| SnapshotError::File { path, error }
 }
 
-/// A copy that its maker has locked. It is not deleted until this is dropped.
+/// A copy, locked by the process that makes it. It is not deleted until this is dropped.
 #[derive(Debug)]
 pub struct Held {
     pub name: String,

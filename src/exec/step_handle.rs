@@ -119,7 +119,7 @@ struct Connection {
     events: mpsc::UnboundedSender<StepEvent>,
 }
 
-/// Why a connection ends.
+/// The reason why a connection ends.
 enum CloseReason {
     /// The last event was forwarded, or nobody is listening.
     Done,

@@ -300,7 +300,7 @@ pub fn pasts(entries: &[Entry]) -> BTreeMap<String, Past> {
                     past.attempts -= u32::from(end.interrupted);
                 }
             }
-            // The next manager decides anew about skipped and remaining steps.
+            // The next manager decides again about skipped and remaining steps.
             Entry::Head { .. }
             | Entry::Skipped { .. }
             | Entry::Left { .. }

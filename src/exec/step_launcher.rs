@@ -79,7 +79,7 @@ pub struct Ended {
     pub usage: Usage,
     pub started: Timestamp,
     pub ended: Timestamp,
-    /// Why it could not be started.
+    /// The reason why it could not be started.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
@@ -344,8 +344,8 @@ impl StepLauncher {
         }
     }
 
-    /// Kills all descendants of this process and waits for them. Returns the ends of the steps that
-    /// were running.
+    /// Kills all descendants of this process and waits for them. Returns how the running steps
+    /// ended.
     fn end_all(&mut self) -> Vec<Ended> {
         loop {
             let left = proc::descendants(std::process::id().cast_signed());

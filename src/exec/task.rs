@@ -101,8 +101,8 @@ pub(super) struct ForkContext<'a> {
 }
 
 impl ForkContext<'_> {
-    /// Returns the memory that the task uses until it executes. A task that waits for others before
-    /// that needs a copy: sharing the memory would block the watcher.
+    /// Returns the memory that the task uses until it executes its program. A task that first waits
+    /// for others needs a copy: sharing the memory would block the watcher.
     fn memory(&self) -> Memory {
         let waits = self.gate.is_some()
             || self.streams.iter().any(|stream| matches!(stream, Opened::Fifo { .. }));

@@ -216,7 +216,7 @@ fn sources(spec: &LaunchSpec, handed: &[OwnedFd]) -> io::Result<(SignalFd, Optio
     Ok((signals, client))
 }
 
-/// Why a step is not launched here.
+/// The reason why a step is not launched here.
 enum NotClaimed {
     LaunchedBefore(String),
     Failed(LaunchError),

@@ -98,7 +98,7 @@ pub enum Texts {
     SameAs(JobId),
     /// The script of a job recovered from its directory. Its environment is lost.
     Script(Vec<u8>),
-    /// None, for an allocation.
+    /// The record is an allocation, which has no script.
     None,
 }
 

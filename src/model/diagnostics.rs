@@ -122,7 +122,7 @@ pub struct Diagnostics {
     pub backfill: Backfill,
     /// Time from a decision until it is durable.
     pub commits: Tally,
-    /// Why commits are waiting.
+    /// The reason why commits are waiting.
     pub trouble: Option<StoreTrouble>,
     /// Time that a thousand clock readings take, in microseconds.
     pub clock_us: u64,

@@ -85,7 +85,7 @@ pub struct ExitRecord {
     pub cancelled_by: Option<u32>,
     /// The watcher ended the step because its client disappeared.
     pub client_gone: bool,
-    /// Why no task was started: state FAILED, reason JobLaunchFailure.
+    /// The reason why no task was started. The job is FAILED with the reason JobLaunchFailure.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub launch_error: Option<String>,
     /// The fault of the host that kept the tasks from starting. No process of the user has run, so

@@ -62,8 +62,8 @@ pub struct MailTypes {
 }
 
 impl MailTypes {
-    /// Parses a list that was already validated. Types without a meaning on one host (`STAGE_OUT`)
-    /// request no mail.
+    /// Parses a list that was already validated. Types that are meaningless on one host
+    /// (`STAGE_OUT`) request no mail.
     pub fn of(text: &str) -> MailTypes {
         let mut types = MailTypes::default();
         for word in text.split(',') {

@@ -146,7 +146,7 @@ impl NodeOrder {
     }
 }
 
-/// Why the node or a part of it is drained, since when, and by whom.
+/// The reason why the node or a part of it is drained, with the time and the user.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NodeReason {
     pub text: String,

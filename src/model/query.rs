@@ -107,8 +107,8 @@ impl JobQuery {
         JobQuery { states: Some(JobState::live().collect()), ..JobQuery::default() }
     }
 
-    /// Restricts the query to jobs on one of these nodes. `is_node` says whether a name refers to
-    /// this host.
+    /// Restricts the query to jobs on one of these nodes. `is_node` returns whether a name refers
+    /// to this host.
     pub fn limit_to_nodes(&mut self, nodes: &[String], is_node: impl Fn(&str) -> bool) {
         if nodes.iter().any(|name| is_node(name)) {
             self.on_node = true;

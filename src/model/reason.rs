@@ -1,4 +1,4 @@
-//! Why a job is pending, or why it ended as it did. Spelled as Slurm prints the reasons.
+//! The reasons why a job is pending or has ended, spelled as Slurm prints them.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;

@@ -123,12 +123,12 @@ pub enum Refusal {
         wanted: String,
         known: Vec<String>,
     },
-    /// A feature of `--prefer` that the host does not know.
+    /// A feature of `--prefer` that the host does not have.
     UnknownPreference {
         wanted: String,
         known: Vec<String>,
     },
-    /// A model that the host, which has GPUs of known models, does not have.
+    /// A GPU model that the host does not have. The models of its GPUs are known.
     UnknownGpuModel {
         model: String,
         known: Vec<String>,

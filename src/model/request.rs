@@ -178,7 +178,7 @@ pub enum Sharing {
 /// Lists each text once, with its field in the request and its name in `scontrol update`.
 macro_rules! kept_texts {
     ($($text:ident: $field:ident, $name:literal;)*) => {
-        /// A text that is stored with the job and shown. `scontrol update` changes it under its
+        /// A string that is stored with the job and shown. `scontrol update` changes it under its
         /// name.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
         #[serde(rename_all = "lowercase")]

@@ -53,7 +53,7 @@ pub struct Changes {
     pub untracked: usize,
     /// The first untracked files.
     pub untracked_files: Vec<Untracked>,
-    /// Why there is no diff although something has changed.
+    /// The reason why there is no diff although something has changed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub left_out: Option<String>,
 }

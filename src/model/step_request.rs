@@ -17,7 +17,7 @@ pub enum StepKind {
     Interactive,
 }
 
-/// How the ranks of an MPI program find each other (srun man page, `--mpi`).
+/// The protocol by which the ranks of an MPI program find each other (srun man page, `--mpi`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Mpi {

@@ -16,7 +16,7 @@ pub struct Tres {
     /// Memory of GPUs that are shared by memory, MB.
     #[serde(default, skip_serializing_if = "is_default")]
     pub gpu_mem_mb: u64,
-    /// Shards of GPUs that are shared by shards.
+    /// Shards of GPUs that are divided into shards.
     #[serde(default, skip_serializing_if = "is_default")]
     pub shards: u32,
 }

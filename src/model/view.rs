@@ -24,7 +24,7 @@ pub struct JobView {
     /// The unsatisfied terms of the dependency. Empty if none are left.
     #[serde(default, skip_serializing_if = "is_default")]
     pub dependency: String,
-    /// When a pending job is predicted to start (`squeue --start`).
+    /// The predicted start of a pending job (`squeue --start`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expected_start: Option<Timestamp>,
     /// Everything that keeps a pending job from starting, if requested. The reason that squeue
@@ -115,10 +115,10 @@ pub struct NodeView {
     /// CPUs that are neither allocated nor available.
     #[serde(default, skip_serializing_if = "is_default")]
     pub closed_cpus: u32,
-    /// An exclusive job has the host.
+    /// An exclusive job holds the host.
     pub exclusive: bool,
     pub partitions: Vec<PartitionView>,
-    /// Why the node is drained, if it is.
+    /// The reason why the node is drained, if it is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub drained: Option<NodeReason>,
     /// Parts of the node that are not allocated, and why.

@@ -12,7 +12,7 @@ use jiff::tz::TimeZone;
 ///
 /// A bare time means today, even if it is still in the future. A date without a year means its most
 /// recent occurrence. If daylight saving makes a wall time ambiguous, the instant that makes the
-/// window larger is chosen; `is_end` says which end is being parsed.
+/// window larger is chosen; `is_end` selects the end that is being parsed.
 ///
 /// # Errors
 /// Fails with `Invalid time specification (pos=0): foo` (`sacct -S foo`).

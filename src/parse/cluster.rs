@@ -16,9 +16,8 @@ pub fn parse(text: &str) -> Result<&'static str, SpecError> {
         None => Ok(CLUSTER),
         Some(other) => {
             let text = format!("No cluster '{}' known by database.", shown(other));
-            Err(SpecError::usage(text).with_hint(format!(
-                "this command reaches no other cluster than {CLUSTER}, this host"
-            )))
+            Err(SpecError::usage(text)
+                .with_hint(format!("this command only reaches {CLUSTER}, this host")))
         }
     }
 }

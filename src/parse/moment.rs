@@ -351,7 +351,7 @@ mod tests {
     use jiff::civil::{DateTime, date};
     use proptest::prelude::*;
 
-    /// Central European time as a rule, so that tests need no time zone database.
+    /// Central European time as a POSIX rule, so that tests need no time zone database.
     fn berlin() -> TimeZone {
         TimeZone::posix("CET-1CEST,M3.5.0,M10.5.0/3").expect("a rule")
     }

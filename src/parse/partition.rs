@@ -35,31 +35,31 @@ const KEYS: [Key; 13] = [
     Key(
         "cpus",
         "CPUs",
-        "The CPUs of the partition. A number without quotes is how many, as for max_cpus_per_node.",
+        "The CPUs of the partition. A number without quotes is a count, as in max_cpus_per_node.",
         NUMBERS,
         |p, text| put(&mut p.cpus, numbers(text)),
     ),
     Key(
         "gpus",
         "GPUs",
-        "The GPUs of the partition. A number without quotes is how many, as for max_gpus.",
+        "The GPUs of the partition. A number without quotes is a count, as in max_gpus.",
         NUMBERS,
         |p, text| put(&mut p.gpus, numbers(text)),
     ),
-    Key("memory", "Memory", "The memory that its jobs may have together.", AMOUNT, |p, text| {
+    Key("memory", "Memory", "The memory that its jobs may use together.", AMOUNT, |p, text| {
         put(&mut p.max_mem_mb, megabytes(text))
     }),
     Key(
         "max_cpus_per_node",
         "MaxCPUsPerNode",
-        "The number of CPUs that its jobs may have together.",
+        "The number of CPUs that its jobs may use together.",
         COUNT,
         |p, text| put(&mut p.max_cpus, count(text)),
     ),
     Key(
         "max_gpus",
         "MaxGPUs",
-        "The number of GPUs that its jobs may have together.",
+        "The number of GPUs that its jobs may use together.",
         COUNT,
         |p, text| put(&mut p.max_gpus, count(text)),
     ),

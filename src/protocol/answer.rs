@@ -44,7 +44,7 @@ pub enum Answer {
     Script,
     Diagnostics(Box<Diagnostics>),
     Cleaned(Cleaned),
-    /// Jobs with those of the requested steps that are running, and their resource use so far.
+    /// Jobs with their requested steps that are running, and the resource use of these so far.
     Usage {
         list: JobList,
         /// The PIDs of each step's processes.
@@ -147,7 +147,7 @@ pub struct Cleaned {
     /// The cutoff: only jobs that ended before this instant.
     pub before: Timestamp,
     pub jobs: u64,
-    /// When the first and the last of them ended.
+    /// The times at which the first and the last of them ended.
     pub ends: Option<(Timestamp, Timestamp)>,
     /// The total size of their directories.
     pub bytes: u64,

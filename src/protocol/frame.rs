@@ -204,7 +204,7 @@ impl io::Write for Limited {
 }
 
 /// Collects the bytes of a connection and returns whole frames. It never allocates more than it has
-/// received, whatever a header announces.
+/// received, regardless of the lengths in the header.
 #[derive(Debug)]
 pub struct Decoder {
     header: Header,
@@ -352,7 +352,7 @@ mod tests {
     }
 
     #[test]
-    fn a_length_past_the_limit_is_refused() {
+    fn a_length_over_the_limit_is_refused() {
         let mut bytes = Frame::encode(&1, b"").unwrap();
         bytes[8..12].copy_from_slice(&u32::MAX.to_le_bytes());
         assert!(matches!(

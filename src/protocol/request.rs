@@ -46,9 +46,9 @@ pub enum Request {
     /// Wait for a job to end. Answered by `Ended`, immediately if it already has.
     WaitEnd(JobId),
     /// Wait for changes since the last `Watch` on this connection. Answered by one `Changed`. The
-    /// first is answered immediately and says that everything changed, so that a client that then
-    /// reads the queue misses nothing. Changes between two requests are merged. The watch ends with
-    /// the connection.
+    /// first is answered immediately and reports that everything changed, so that a client that
+    /// then reads the queue misses nothing. Changes between two requests are merged. The watch ends
+    /// with the connection.
     Watch,
     /// Reattach a client to its allocation after a restart of the daemon.
     Attach {
@@ -268,7 +268,7 @@ pub struct Clean {
     pub dry_run: bool,
 }
 
-/// The running steps that `sstat` asks about.
+/// The running steps that `sstat` queries.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct UsageAsk {

@@ -142,7 +142,7 @@ fn list_text(tasks: &TaskSet, limit: Option<u32>, room: usize) -> String {
     text
 }
 
-/// Formats the tasks with their limit, `3-9%2`, truncated as `SLURM_BITSTR_LEN` says.
+/// Formats the tasks with their limit, `3-9%2`, truncated according to `SLURM_BITSTR_LEN`.
 pub fn task_list(tasks: &TaskSet, limit: Option<u32>, ctx: &Ctx) -> String {
     let room = ctx.bitstr_len.unwrap_or(DEFAULT_BITSTR_LEN);
     let mut text = list_text(tasks, limit, room);

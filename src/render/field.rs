@@ -103,10 +103,10 @@ pub struct Field<T: Table> {
     source: Source<T>,
 }
 
-/// How a column shortens a text that is wider than the column.
+/// How a column shortens text that is wider than the column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Cut {
-    /// Truncates every text.
+    /// Truncates all text.
     Always,
     /// Prints values in full (numbers, Slurm's durations) and truncates the header.
     Header,

@@ -59,7 +59,7 @@ pub enum Place {
     Last,
 }
 
-/// The JSON value of a missing text.
+/// The JSON value of missing text.
 #[derive(Clone, Copy)]
 enum Absent {
     Null,
@@ -228,7 +228,7 @@ pub fn sacct_fields<T: Table>() -> impl Iterator<Item = Field<T>> {
     let field = |fact: &JobFact| {
         let sacct = fact.sacct.as_ref()?;
         let field = Field::fact(sacct.name, sacct.name[0], fact.get).width(sacct.width);
-        // Numbers are printed in full, texts are truncated.
+        // Numbers are printed in full, text is truncated.
         let field = if fact.is_text { field.yielding() } else { field.cut(Cut::Header) };
         Some(if sacct.is_listed { field } else { field.unlisted() })
     };
@@ -245,7 +245,7 @@ pub fn show(job: &JobView, place: Place, ctx: &Ctx) -> Vec<(&'static str, String
     FACTS.iter().filter_map(word).collect()
 }
 
-/// Returns the members of `squeue --json`; a missing value is an empty text.
+/// Returns the members of `squeue --json`; a missing value is an empty string.
 pub fn queue(job: &JobView) -> Vec<(&'static str, Json)> {
     let member = |fact: &JobFact| Some((fact.queue?, (fact.get)(job).map_or("".into(), json)));
     FACTS.iter().filter_map(member).collect()

@@ -39,10 +39,10 @@ struct Column {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 enum Style {
-    /// Columns as wide as their widest cell with ` | ` between them, without trailing blanks.
+    /// Columns as wide as their widest cell with ` | ` between them, without trailing spaces.
     #[default]
     Barred,
-    /// Columns as wide as the format says, with the text of the format between them.
+    /// Columns with the widths of the format, and the text of the format between them.
     Lines,
     /// sacct's style: a line of dashes below the header, and `+` at the end of truncated texts.
     Ruled,
@@ -322,7 +322,7 @@ fn fit<'a>(
 fn size(text: &str) -> (bool, Option<usize>, &str) {
     let (right, rest) = text.strip_prefix('.').map_or((false, text), |rest| (true, rest));
     let digits = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
-    // An absurd width counts as "no limit", so that it cannot fill the memory with blanks.
+    // An absurd width counts as "no limit", so that it cannot fill the memory with spaces.
     let width = rest[..digits].parse().ok().filter(|w| *w <= u16::MAX as usize);
     (right, width, &rest[digits..])
 }
@@ -482,7 +482,7 @@ mod tests {
     }
 
     #[test]
-    fn a_table_is_padded_and_has_no_trailing_blanks() {
+    fn a_table_is_padded_and_has_no_trailing_spaces() {
         let layout: Layout<Jobs> = Layout::names("JobID,Name").unwrap();
         assert_eq!(
             layout.print(&["1", "123456", ""], true, &ctx()),

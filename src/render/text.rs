@@ -9,7 +9,7 @@ pub fn width(text: &str) -> usize {
     text.chars().count()
 }
 
-/// Appends `text`, padded with blanks to `to` characters. Never truncates.
+/// Appends `text`, padded with spaces to `to` characters. Never truncates.
 pub fn pad(out: &mut String, text: &str, to: usize, right: bool) {
     let fill = to.saturating_sub(width(text));
     if right {

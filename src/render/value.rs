@@ -11,7 +11,7 @@ pub enum Value {
     Number(i64),
     /// A share from 0 to 1, printed with this many decimals.
     Share(f64, usize),
-    /// A number printed as a text, such as `96_[3-9]`.
+    /// A number printed as text, such as `96_[3-9]`.
     Ranked(i64, String),
     /// A time, or the word for no time.
     Time(Option<Timestamp>, &'static str),
@@ -74,7 +74,7 @@ impl Value {
             Value::Text(text) if text.is_empty() => Key::Nothing,
             Value::Text(text) => Key::Text(text),
             Value::Number(n) | Value::Ranked(n, _) => Key::Number(*n),
-            // Finer than a 32-bit priority.
+            // Keep more digits than a 32-bit priority has.
             Value::Share(share, _) => Key::Number((share * 1e15) as i64),
             Value::Time(at, _) => Key::Number(at.map_or(i64::MAX, |at| at.0)),
             Value::Short(secs) | Value::Long(secs) => secs.map_or(Key::Number(i64::MAX), number),

@@ -56,8 +56,8 @@ impl Ending {
             }
             EndCause::RunnerLost => ending(End::Failed, Reason::RunnerLost),
             EndCause::NodeFailed => ending(End::NodeFail, Reason::NodeDown),
-            // Nobody requested it from this daemon, yet a ladder ran: the request was lost with an
-            // earlier daemon.
+            // Nobody requested it from this daemon, yet a kill ladder ran: the request was lost
+            // with an earlier daemon.
             EndCause::Stopped | EndCause::NeverLaunched => ending(End::Cancelled, Reason::None),
         }
     }

@@ -273,8 +273,8 @@ impl Core {
     }
 }
 
-/// Applies the part of an update that is not in the request. `limit`: the most tasks of its array
-/// that may run at once.
+/// Applies the part of an update that is not in the request. `limit` is the maximum number of tasks
+/// of its array that may run at once.
 fn set_beside_request(job: &mut Job, update: &Update, limit: Option<u32>) {
     match (update, &mut job.role) {
         (Update::Priority(0), _) => job.hold = Hold::User,

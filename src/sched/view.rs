@@ -12,8 +12,8 @@ use crate::model::view::JobView;
 use crate::model::{End, ExitCode, Job, JobId, JobState, Partition, Step, StepId, Timestamp};
 
 /// Returns the step of the script (`12.batch`) or of the command of `srun --no-wait` (`12.0`),
-/// derived from the record, since it starts and ends with it. `None` for allocations and for jobs
-/// that have not started.
+/// derived from the record, since the step starts and ends with the job. `None` for allocations and
+/// for jobs that have not started.
 pub fn own_step(job: &Job) -> Option<Step> {
     let id = job.own_step_id()?;
     let (name, ntasks) = match id {

@@ -155,7 +155,7 @@ fn is_only_cpus(lacks: &Tres) -> bool {
     lacks.cpus > 0 && Tres { cpus: 0, ..*lacks } == Tres::ZERO
 }
 
-/// Turns figures into text.
+/// Formats the figures of a blocker as text.
 pub struct Words<'a> {
     zone: &'a Zone,
     now: Timestamp,

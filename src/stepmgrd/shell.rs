@@ -38,8 +38,8 @@ use interrupts::{By, Interrupts};
 /// the records in the journal when the job ends.
 const FINAL_WAIT: Duration = Duration::from_secs(2);
 
-/// The signals that the loop handles. Block them before starting a second thread, which they would
-/// otherwise kill.
+/// The signals that the loop handles. Block them before starting a second thread: an unblocked
+/// signal would end the process.
 pub fn signals() -> SigSet {
     [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP].into_iter().collect()
 }

@@ -348,7 +348,7 @@ mod tests {
         put(&mut place.store(), vec![insert(&job(1))]);
         drop(run(&place.path(), NEWER));
         let before = files(place.path().parent().unwrap());
-        let Err(error) = Store::open(&place.path()) else { panic!("opened a newer database") };
+        let Err(error) = Store::open(&place.path()) else { panic!("a newer database was opened") };
         assert_eq!(
             error,
             StoreError::Newer { path: place.path(), versions: vec!["99990101000001".to_owned()] }
@@ -484,7 +484,9 @@ mod tests {
         let log = |place: &Place| log_of(&place.path());
         std::fs::copy(log(&place), log(&killed)).unwrap();
         let before = files(killed.path().parent().unwrap());
-        let Err(error) = Store::open(&killed.path()) else { panic!("opened a log alone") };
+        let Err(error) = Store::open(&killed.path()) else {
+            panic!("a log without its database was opened")
+        };
         assert!(
             error.to_string().contains("put the database back, or move the log away too"),
             "{error}"

@@ -1,8 +1,8 @@
 //! Rows, and their conversion to and from jobs and steps.
 //!
-//! Each record, step and run is one JSON text, from which SQLite derives the columns used in
-//! filters. Nothing is guessed: a text that no version of slotd writes is an error that names its
-//! column.
+//! Each record, step and run is one JSON document, from which SQLite derives the columns used in
+//! filters. Nothing is guessed: a document that no version of slotd writes is an error that names
+//! its column.
 
 use crate::model::run::Run;
 use crate::model::{Job, JobId, JobRequest, Step};

@@ -71,7 +71,7 @@ impl Store {
     /// stored before an earlier one.
     ///
     /// # Errors
-    /// Each result says why its batch was not stored.
+    /// An error is the reason why its batch was not stored.
     pub fn commit(&mut self, batches: &[Vec<Change>]) -> Vec<Result<(), StoreError>> {
         if let [batch] = batches {
             return vec![self.commit_one(batch)];
@@ -252,10 +252,10 @@ impl Store {
         self.is_suspect |= error.ends_transaction();
     }
 
-    /// Replaces the connection after a failure of SQLite. The old one may not know whether it is in
-    /// a transaction, nor what a failed fsync left on the disk. It stays open until the new one is:
-    /// as long as a connection is open, nobody recovers the log and finds uncommitted writes in it.
-    /// So a failed change was not stored, and can be applied again as it is.
+    /// Replaces the connection after a failure of SQLite. It is unknown whether the old one is in a
+    /// transaction, and what a failed fsync left on the disk. The old one stays open until the new
+    /// one is: as long as a connection is open, no process recovers the log and finds uncommitted
+    /// writes in it. So a failed change was not stored, and can be applied again unchanged.
     pub(super) fn replace_suspect(&mut self) -> Result<(), StoreError> {
         if self.is_suspect {
             // The new connection could otherwise write to a file that replaced the database.

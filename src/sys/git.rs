@@ -33,11 +33,11 @@ use wildmatch::WildMatch;
 /// The maximum size of a diff in bytes. A larger one is omitted.
 pub const MOST_DIFF: usize = 4 << 20;
 
-/// How long git may neither use the CPU nor read or write. It can only be waiting then, for a FIFO
-/// in place of one of its files or for a disk that does not respond.
+/// The time for which git may use no CPU and do no I/O. A git without progress is waiting for a
+/// FIFO in place of one of its files, or for a disk that does not respond.
 pub const STALL: Duration = Duration::from_secs(20);
 
-/// How long git may do so before a FIFO is searched for.
+/// The time without progress after which a FIFO is searched for.
 const SEARCH: Duration = Duration::from_secs(1);
 
 /// The maximum number of directory entries to search.
@@ -313,7 +313,7 @@ pub struct Git<'a> {
     repository: Repository,
     /// slotd's own repository.
     own: PathBuf,
-    /// In the format of `-c`.
+    /// Settings in the format of git's `-c`.
     settings: Vec<OsString>,
 }
 
@@ -568,7 +568,8 @@ impl<'a> Git<'a> {
         Ok(files)
     }
 
-    /// Returns the names of all files and links in the index, whatever the work tree contains.
+    /// Returns the names of all files and links in the index, regardless of the contents of the
+    /// work tree.
     ///
     /// # Errors
     /// See [`GitError`].
@@ -729,13 +730,13 @@ impl Effort {
     }
 }
 
-/// Returns whether opening this file would block, possibly through a link.
+/// Returns whether opening this file would block. Follows links.
 fn would_block(path: &Path) -> bool {
     fs::metadata(path).is_ok_and(|found| found.file_type().is_fifo())
 }
 
 /// Finds a file below `top`, in no repository, or in the directory of the objects, that blocks git
-/// when it opens it. Follows no links, and looks at `left` entries at most.
+/// when it opens it. Follows no links, and examines at most `left` entries.
 fn find_blocking(top: &Path, objects: &Path, mut left: usize) -> Option<PathBuf> {
     let mut dirs = vec![(top.to_owned(), true), (objects.to_owned(), false)];
     while let Some((dir, is_in_tree)) = dirs.pop() {

@@ -13,7 +13,7 @@ fn named_job(pid: i32, root: &Path) -> Option<JobId> {
     let variables = proc::environment(pid)?;
     let get = |name| proc::parse_variable(&variables, name);
     let is_ours = |named: &[u8]| is_root_of(pid, Path::new(OsStr::from_bytes(named)), root);
-    // Only a process of a job costs a look at its root.
+    // Examine the root only for processes of a job.
     let job = get("SLURM_JOB_ID").filter(|_| get("SLOTD_ROOT").is_some_and(is_ours))?;
     std::str::from_utf8(job).ok()?.parse().ok().map(JobId)
 }

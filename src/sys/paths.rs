@@ -94,8 +94,8 @@ impl Paths {
 }
 
 /// Returns whether a process belongs to this root, given the path in its environment or command
-/// line. The path may lead there through links. Only processes of this user cost a look at it:
-/// others could name a file system that does not respond, or one that is mounted when looked at.
+/// line. The path may lead there through links. The path is examined only for processes of this
+/// user: others could name a file system that does not respond, or one that is mounted on access.
 pub fn is_root_of(pid: i32, named: &Path, root: &Path) -> bool {
     named == root || proc::is_own(pid) && is_same_dir(named, root)
 }
@@ -118,7 +118,7 @@ mod tests {
     use std::process::Command;
 
     #[test]
-    fn paths_named_by_processes_of_other_users_are_not_looked_at() {
+    fn paths_named_by_processes_of_other_users_are_not_examined() {
         let place = tempfile::tempdir().unwrap();
         let (root, link) = (place.path().join("root"), place.path().join("link"));
         fs::create_dir(&root).unwrap();

@@ -44,8 +44,8 @@ pub fn report_missing_threads() {
             return report(info);
         }
         eprintln!(
-            "slotd: error: cannot start a thread: the limit of processes (ulimit -u) or of memory is \
-             reached: end some of your processes, or raise it"
+            "slotd: error: cannot start a thread: the limit on processes (ulimit -u) or on memory is \
+             reached: end some of your processes, or raise the limit"
         );
         std::process::exit(1);
     }));

@@ -43,13 +43,13 @@ fn request(local: SocketAddr, remote: SocketAddr) -> Vec<u8> {
     message.extend((libc::NLM_F_REQUEST as u16).to_ne_bytes());
     message.extend([0; 8]);
     message.extend([family as u8, libc::IPPROTO_TCP as u8, 0, 0]);
-    // In any state.
+    // Match any state.
     message.extend(u32::MAX.to_ne_bytes());
     message.extend(local.port().to_be_bytes());
     message.extend(remote.port().to_be_bytes());
     message.extend(address(local.ip()));
     message.extend(address(remote.ip()));
-    // On any interface, with any cookie.
+    // Match any interface and any cookie.
     message.extend(0u32.to_ne_bytes());
     message.extend([0xff; 8]);
     message

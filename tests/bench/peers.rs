@@ -93,7 +93,7 @@ impl Bench {
             command.stdin(Stdio::piped()).stderr(Stdio::null()).spawn().expect("the program");
         let text = "./true.sh\n".repeat(lines);
         child.stdin.take().expect("a pipe").write_all(text.as_bytes()).expect("it reads");
-        assert!(child.wait().expect("a child of ours").success(), "{program}");
+        assert!(child.wait().expect("the process is a child of this one").success(), "{program}");
     }
 
     /// Returns the time from the call until the job with `stamp.sh` begins.
@@ -235,7 +235,7 @@ fn srun(bench: &Bench) {
                 std::io::copy(&mut pipe, &mut std::io::sink()).expect("it reads"),
                 256 << 20
             );
-            assert!(cat.wait().expect("a child of ours").success());
+            assert!(cat.wait().expect("the process is a child of this one").success());
         })
     };
     let (mut plain, mut step) = (Vec::new(), Vec::new());

@@ -46,10 +46,10 @@ def lines(path):
 
 
 def all_jobs(fields, *words):
-    """Returns a line of sacct for each job of this daemon, or those selected by words. By default sacct begins at midnight."""
+    """Returns a line of sacct for each job of the last hour, or for those that the options in words select."""
     return run("sacct", "-X", "-n", "-P", "-S", "now-1hour", "-o", fields, *words).splitlines()
 
 
 def states(*words):
-    """Returns the sorted states of all jobs of this daemon, or those selected by words."""
+    """Returns the sorted states of the jobs that all_jobs selects."""
     return sorted(all_jobs("State", *words))

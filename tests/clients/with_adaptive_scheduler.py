@@ -1,4 +1,4 @@
-"""adaptive-scheduler: jobs with learners that fetch work from its manager until their goals are reached, and its view of the queue."""
+"""adaptive-scheduler: jobs whose learners get work from its manager until their goals are reached, and its listing of the queue."""
 
 import asyncio
 import functools

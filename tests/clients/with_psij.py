@@ -7,7 +7,7 @@ from check import PATIENCE, check, lines, run, wait_for
 from psij import Job, JobAttributes, JobExecutor, JobSpec, JobState, ResourceSpecV1
 
 executor = JobExecutor.get_instance("slurm")
-# Poll states every half second instead of every half minute.
+# Poll the states twice a second instead of twice a minute.
 executor.config.queue_polling_interval = 1
 executor.config.initial_queue_polling_delay = 1
 

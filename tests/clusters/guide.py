@@ -1,4 +1,4 @@
-"""Follows the book's guide "Moving to a cluster" word by word: its files are written, its commands run, its outputs compared."""
+"""Follows the book's guide "Moving to a cluster" literally: writes its files, runs its commands, and compares their outputs."""
 
 import re
 import shlex
@@ -7,11 +7,11 @@ import subprocess
 
 # Commands that are not run, with the reason.
 NOT_RUN = {
-    "sbatch -M hpc train.sh": "its output is that of a cluster that does not answer, which the part `timeouts` has",
+    "sbatch -M hpc train.sh": "its output requires a cluster that does not answer; the part `timeouts` covers this",
     "slotd cluster resolve 5f1d…": "the part `stages` resolves a submission",
 }
 
-# A job that writes two files, with its output three.
+# A job that writes two files. The output file is the third.
 TRAIN = '#!/bin/sh\necho "epoch 1"\nmkdir -p out\necho 1 >out/model\necho 2 >out/loss\n'
 
 
@@ -41,7 +41,7 @@ def pattern(line):
 
 
 class Reader:
-    """Somebody who follows the guide at home, where only the names of the example differ."""
+    """A user who follows the guide on a site where only the names differ."""
 
     def __init__(self, lab):
         self.lab = lab

@@ -103,7 +103,7 @@ KEPT = {
     "show-job": r"limit|Submitted",
 }
 
-# Texts that differ for the same thing: a pattern, and what it is replaced with.
+# Parts of the output that may differ: a pattern, and its replacement.
 SAME = {
     "gpu-each": (r" on [0-3]$", " on GPU"),
     "jupyter": (r"\b[89]\d{3}\b", "PORT"),
@@ -191,7 +191,7 @@ class Sides:
         return {re.match(r"\d*", line)[0] for line in text.splitlines()} - {""}
 
     def plain(self, name, text, ids):
-        """Leaves out what differs between two runs on one scheduler, and the schedulers' own messages."""
+        """Removes the parts that differ between two runs on one scheduler, and the schedulers' own messages."""
         lines = []
         for line in text.replace(socket.gethostname().split(".")[0], "HOST").splitlines():
             if line.startswith(("srun: ", "slurmstepd", "slotd: ")) or not re.match(KEPT.get(name, ""), line):

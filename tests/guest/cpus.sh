@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # boot: --root --backend tcg --cpus 4 --timeout 1200
-# A kernel as users have it, with several CPUs and all controllers delegated: CPUs, shares, weights.
+# CPU limits and weights under a stock kernel with several CPUs and all controllers delegated.
 # shellcheck source-path=SCRIPTDIR source=lib.sh
 source "$REPO/guest/lib.sh"
 

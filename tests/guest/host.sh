@@ -18,7 +18,7 @@ cat >/tmp/dev.sh <<'END_OF_DEV'
   printf 'attribute read by systemd-oomd for the daemon: user.oomd_avoid=%s\n' \
     "$(python3 -c 'import os, sys; print(os.getxattr(sys.argv[1], "user.oomd_avoid").decode())' "$unit" 2>&1 | tail -n 1)"
   sbatch -W -o out --wrap 'cat /proc/self/oom_score_adj' >/dev/null
-  yes "the OOM killer prefers a job to the daemon" test "$(cat out)" -gt "$(cat "/proc/$pid/oom_score_adj")"
+  yes "the OOM killer kills a job before the daemon" test "$(cat out)" -gt "$(cat "/proc/$pid/oom_score_adj")"
 
   job=$(sbatch -W --parsable -o /dev/null --wrap true)
   notifications=~/.local/state/notifications.jsonl

@@ -28,7 +28,7 @@ touch go
 state_is "the other job" "$neighbour" COMPLETED
 has "is untouched" "$(cat near)" well
 yes "and so is the daemon" test "$(systemctl --user show -p NRestarts --value slotd.service)" = 0
-is "the OOM killer prefers jobs to the daemon" \
+is "the OOM killer kills jobs before the daemon" \
   "$(sbatch -W -o out --wrap 'cat /proc/self/oom_score_adj' >/dev/null; cat out)" 500
 yes "the daemon's own score is lower" test "$(cat "/proc/$(systemctl --user show -p MainPID --value slotd.service)/oom_score_adj")" -lt 500
 finish

@@ -12,7 +12,7 @@ field() { sacct -nXP -j "$1" -o "$2"; }
 case $1 in
   1)
     yes "install.sh" install_slotd --cgroup-base auto
-    # It needs a moment after SIGTERM, and records that it had it.
+    # Saves its work, which takes a moment after SIGTERM.
     cat >endless.sh <<'END'
 #!/bin/bash
 trap 'sleep 1; echo "saved $SLURM_JOB_ID" >>saved; exit 0' TERM

@@ -43,7 +43,7 @@ fn pages() -> BTreeSet<String> {
     found
 }
 
-/// `UPDATE_EXPECT=1` writes the pages anew.
+/// `UPDATE_EXPECT=1` updates the pages.
 #[test]
 fn the_generated_reference_is_up_to_date() {
     let dir = slotd_kit::tempdir();
@@ -119,7 +119,7 @@ fn every_link_resolves() {
         for link in links(&text).iter().filter(|link| !link.contains("://")) {
             let (path, anchor) = link.split_once('#').unwrap_or((link, ""));
             let target = if path.is_empty() { page.clone() } else { beside(&page, path) };
-            // Pages of the book are published without the rest of the repository.
+            // The book is published without the rest of the repository.
             let is_inside = !page.starts_with(book()) || target.starts_with(book());
             let is_there =
                 target.exists() && (anchor.is_empty() || anchors(&read(&target)).contains(anchor));

@@ -74,7 +74,7 @@ echo "JobId=$3 JobName=fit"; echo '   JobState=PENDING Reason=Resources Dependen
 esac
 "#;
 
-/// A login shell behind a fake ssh, which greets, says farewell, and can fail.
+/// A fake ssh whose login shell prints a greeting and a farewell, and can fail.
 const SSH: &str = r#"#!/bin/sh
 printf '%s\n' "$*" >> "$LAB/ssh"
 [ -f "$LAB/denied" ] && { echo 'me@hpc: Permission denied (publickey,password).' >&2; exit 255; }
@@ -305,7 +305,7 @@ fn several_clusters_are_printed_in_the_order_of_the_file() {
 }
 
 #[test]
-fn an_unreachable_cluster_costs_its_error_and_exit_code_1() {
+fn an_unreachable_cluster_is_reported_with_exit_code_1() {
     let lab = Lab::start();
     lab.write("away", "");
     let out = lab.run(&["sinfo", "-M", "hpc,lab"]).fails(1);
@@ -587,7 +587,7 @@ fn a_submission_that_was_never_sent_is_closed_for_good() {
     assert!(running.is_running());
     running.signal(9);
     assert!(until(|| (!running.is_running()).then_some(())).is_some());
-    assert_eq!(stages(&lab), 0, "the question creates no directory");
+    assert_eq!(stages(&lab), 0, "a query creates no directory");
     let asked = fs::read_to_string(&record).unwrap();
     assert!(!asked.contains("\"doubted\":null"), "{asked}");
     let earlier = text.replace("\"doubted\":null", "\"doubted\":5");
@@ -638,7 +638,7 @@ fn dependencies_are_rewritten_only_for_the_cluster_itself() {
 // Waiting and results
 
 #[test]
-fn a_wait_for_many_jobs_makes_one_query_a_poll() {
+fn a_wait_for_many_jobs_sends_one_query_per_poll() {
     let lab = Lab::start();
     lab.configure("poll = 1");
     for id in 17..117 {
@@ -653,7 +653,7 @@ fn a_wait_for_many_jobs_makes_one_query_a_poll() {
     lab.slotd.wait("three queries", || (count("squeue") >= 3).then_some(()));
     assert!(running.is_running());
     assert_eq!([count("sacct"), count("scontrol")], [0, 0], "squeue knows all jobs");
-    // A job that only scontrol may know costs no query of its own.
+    // Jobs that only scontrol may know share a query.
     fs::rename(lab.at("jobs"), lab.at("forgotten")).unwrap();
     fs::create_dir(lab.at("jobs")).unwrap();
     lab.slotd.wait("two queries", || (count("scontrol") >= 2).then_some(()));
@@ -844,7 +844,7 @@ fn nothing_is_deleted_while_the_staging_directory_is_not_visible() {
     }
     let records = || fs::read_dir(lab.slotd.root.join("lib/clusters")).unwrap().count();
     assert_eq!((records(), stage.exists()), (2, false));
-    // An empty directory in its place, for a job whose path squeue does not show.
+    // Replace the stage by an empty directory. squeue shows another directory for job 18.
     fs::create_dir(&stage).unwrap();
     lab.write("jobs/18", "RUNNING\n/elsewhere\n");
     lab.write("jobs/18.dir", "/elsewhere\n");
@@ -967,7 +967,7 @@ fn top_lists_jobs_of_other_clusters_and_asks_no_more_often_than_poll() {
     top.press(&["Escape"]);
     fs::remove_file(lab.at("away")).unwrap();
     top.shows("17@hpc");
-    // After the end of the last job nothing is asked.
+    // After the end of the last job no queries are sent.
     end_jobs(&lab, "2026-01-01T00:00:00");
     top.shows("COMPLETED");
     let record = fs::read_dir(lab.slotd.root.join("lib/clusters")).unwrap().next().unwrap();

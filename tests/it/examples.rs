@@ -109,8 +109,8 @@ fn the_pipeline_computes_the_reference_result() {
 #[test]
 fn the_pipeline_computes_the_same_if_the_daemon_is_killed() {
     let mut place = Place::new(&MACHINE);
-    // Long enough for the daemon to die while tasks run. One task waits for the last of these
-    // deaths, so that the jobs after the array cannot begin earlier.
+    // The tasks take long enough for the daemon to be killed while they run. One task waits for the
+    // last kill, so that the jobs after the array cannot begin earlier.
     let go = place.path("go");
     let sleep = format!(
         "#!/bin/sh\n[ \"$SLURM_ARRAY_TASK_ID\" != 5 ] || \

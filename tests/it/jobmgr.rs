@@ -361,7 +361,7 @@ fn check_layers(slotd: &Slotd, job: u32, count: u32, kills: usize) {
     println!(
         "{count} steps, {lost_all} runs lost to a kill, {lost_unrun} of them before the step did anything"
     );
-    // The job has two CPUs.
+    // Each kill loses at most two runs, since the job has two CPUs.
     assert!(lost_unrun <= lost_all && lost_all <= 2 * kills, "{lost_unrun} of {lost_all}");
 }
 

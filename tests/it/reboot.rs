@@ -132,7 +132,7 @@ fn a_job_whose_end_was_lost_by_the_disk_is_node_fail() {
 fn set_manager_state(slotd: &Slotd, state: &str) {
     let program = slotd.program("systemctl", &format!("#!/bin/sh\necho {state}\n"));
     let place = slotd.base.join("bin/systemctl");
-    fs::rename(program, place).expect("a directory of the test");
+    fs::rename(program, place).expect("the directory is writable");
 }
 
 /// Starts a daemon with the environment of a systemd service.

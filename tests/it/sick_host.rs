@@ -409,7 +409,7 @@ fn commands_and_daemons_without_threads_fail_in_words() {
     let out = limited(&slotd, 1, "daemon status").fails(1);
     assert_eq!(
         out.stderr,
-        "slotd: error: cannot start a thread: the limit of processes (ulimit -u) or of memory is reached: \
-         end some of your processes, or raise it\n"
+        "slotd: error: cannot start a thread: the limit on processes (ulimit -u) or on memory is reached: \
+         end some of your processes, or raise the limit\n"
     );
 }

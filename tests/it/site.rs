@@ -116,7 +116,8 @@ fn the_capacity_can_be_relative_to_the_host() {
     let text = refusal(&slotd);
     assert!(
         text.contains(&format!(
-            "SLOTD_CPUS=\"-60000\": expected a number to keep back below {available}, the total of this host"
+            "SLOTD_CPUS=\"-60000\": expected a number to keep back that is less \
+             than {available}, the total of this host"
         )),
         "{text}"
     );

@@ -1,6 +1,6 @@
 //! Decodes `squeue --json` and `sacct --json` with the types of programs written for Slurm 22.05
-//! (openapi v0.0.38): SlurmCommander and metrics exporters. A number instead of a string, or the
-//! other way round, makes them fail completely, and they accept `null` for no type.
+//! (openapi v0.0.38): SlurmCommander and metrics exporters. A number instead of a string, or vice
+//! versa, makes them reject the whole document, and no type accepts `null`.
 
 use super::*;
 use serde::Deserialize;
@@ -44,7 +44,7 @@ struct Version {
 /// A job of the queue. Fields that are always `null` in Slurm 22.05 have a type that accepts
 /// nothing else.
 #[derive(Debug, Deserialize)]
-#[expect(dead_code, reason = "each member is there for its type")]
+#[expect(dead_code, reason = "only the types of the members are checked")]
 struct Queued {
     account: String,
     accrue_time: i64,
@@ -160,7 +160,7 @@ struct Queued {
 }
 
 #[derive(Debug, Deserialize)]
-#[expect(dead_code, reason = "each member is there for its type")]
+#[expect(dead_code, reason = "only the types of the members are checked")]
 struct Accounted {
     account: Option<String>,
     allocation_nodes: i64,
@@ -189,14 +189,14 @@ struct Accounted {
 }
 
 #[derive(Debug, Deserialize)]
-#[expect(dead_code, reason = "each member is there for its type")]
+#[expect(dead_code, reason = "only the types of the members are checked")]
 struct ExitCode {
     status: String,
     return_code: i64,
 }
 
 #[derive(Debug, Deserialize)]
-#[expect(dead_code, reason = "each member is there for its type")]
+#[expect(dead_code, reason = "only the types of the members are checked")]
 struct JobTime {
     elapsed: i64,
     eligible: i64,
@@ -211,14 +211,14 @@ struct JobTime {
 }
 
 #[derive(Debug, Deserialize)]
-#[expect(dead_code, reason = "each member is there for its type")]
+#[expect(dead_code, reason = "only the types of the members are checked")]
 struct Moment {
     seconds: i64,
     microseconds: i64,
 }
 
 #[derive(Debug, Deserialize)]
-#[expect(dead_code, reason = "each member is there for its type")]
+#[expect(dead_code, reason = "only the types of the members are checked")]
 struct Required {
     #[serde(rename = "CPUs")]
     cpus: i64,
@@ -232,14 +232,14 @@ struct Reservation {
 }
 
 #[derive(Debug, Deserialize)]
-#[expect(dead_code, reason = "each member is there for its type")]
+#[expect(dead_code, reason = "only the types of the members are checked")]
 struct State {
     current: String,
     reason: String,
 }
 
 #[derive(Debug, Deserialize)]
-#[expect(dead_code, reason = "each member is there for its type")]
+#[expect(dead_code, reason = "only the types of the members are checked")]
 struct Step {
     exit_code: ExitCode,
     state: String,
@@ -249,7 +249,7 @@ struct Step {
 }
 
 #[derive(Debug, Deserialize)]
-#[expect(dead_code, reason = "each member is there for its type")]
+#[expect(dead_code, reason = "only the types of the members are checked")]
 struct StepName {
     job_id: i64,
     id: String,
@@ -257,14 +257,14 @@ struct StepName {
 }
 
 #[derive(Debug, Deserialize)]
-#[expect(dead_code, reason = "each member is there for its type")]
+#[expect(dead_code, reason = "only the types of the members are checked")]
 struct JobTres {
     allocated: Vec<Tres>,
     requested: Vec<Tres>,
 }
 
 #[derive(Debug, Deserialize)]
-#[expect(dead_code, reason = "each member is there for its type")]
+#[expect(dead_code, reason = "only the types of the members are checked")]
 struct Tres {
     #[serde(rename = "type")]
     kind: String,

@@ -35,8 +35,9 @@ pub fn keep_daemon(world: &World, is_done: impl Fn() -> bool) {
     while !is_done() {
         {
             let mut daemon = world.daemon.lock().unwrap();
-            let ended =
-                daemon.as_mut().and_then(|child| child.try_wait().expect("a child of ours"));
+            let ended = daemon
+                .as_mut()
+                .and_then(|child| child.try_wait().expect("the process is a child of this one"));
             if let Some(status) = ended {
                 world.counts.add("exits of the daemon by itself");
                 if world.full.lock().unwrap().is_none_or(|full| now() > full + 1000) {
@@ -75,8 +76,8 @@ pub fn kill_and_stop(world: &World, seed: u64) {
 fn kill_daemon(world: &World, rng: &mut Rng) {
     let mut daemon = world.daemon.lock().unwrap();
     let Some(mut child) = daemon.take() else { return };
-    child.kill().expect("a child of ours");
-    child.wait().expect("a child of ours");
+    child.kill().expect("the process is a child of this one");
+    child.wait().expect("the process is a child of this one");
     world.counts.add("kills of the daemon");
     if rng.bool() {
         world.hinder(|| pause(rng, STALL));

@@ -114,7 +114,7 @@ fn expand(tasks: &str) -> Option<Vec<u32>> {
     Some(all)
 }
 
-/// Groups values by a key, in their order.
+/// Groups values by a key, and keeps their order.
 pub fn by<K: Ord, V>(
     values: impl IntoIterator<Item = V>,
     key: impl Fn(&V) -> K,

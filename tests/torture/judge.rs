@@ -174,7 +174,7 @@ impl<'a> Case<'a> {
         from + ON_ITS_WAY + lost
     }
 
-    /// No job begins while it is cancelled, held or not due.
+    /// No job begins while it is cancelled or held, or before its begin time.
     fn waits(&mut self) {
         let begins = self.of("begin");
         let touches: Vec<&Touch> = self.touches().collect();
@@ -193,8 +193,8 @@ impl<'a> Case<'a> {
         let holds =
             touches.iter().filter(|touch| touch.what == What::Hold).filter_map(|touch| touch.acked);
         for from in held.into_iter().chain(holds) {
-            // Only pending jobs are held. A hold does not affect a job that is running, and it
-            // begins again when it is requeued.
+            // Only pending jobs are held. A hold does not affect a running job. The job begins
+            // again when it is requeued.
             let again = touches
                 .iter()
                 .any(|t| t.what == What::Requeue && t.acked.is_none_or(|at| at > from));
@@ -298,8 +298,8 @@ impl<'a> Case<'a> {
         let is_own = row.state == own && exit.as_ref().is_none_or(|exit| *exit == row.exit);
         let is_free = self.is_free();
         let allowed = match row.state.as_str() {
-            // A daemon that dies before the refused srun has released its allocation leaves the
-            // next one an allocation without a client.
+            // If the daemon dies before the refused srun has released its allocation, the next
+            // daemon finds an allocation without a client.
             "CANCELLED" => {
                 self.was(What::Cancel)
                     || self.was(What::KillClient)

@@ -118,7 +118,7 @@ pub struct Touch {
     /// `Some` for a single task of an array.
     pub task: Option<u32>,
     pub sent: u64,
-    /// When its command exited with 0.
+    /// The time at which its command exited with 0.
     pub acked: Option<u64>,
 }
 

@@ -145,7 +145,7 @@ impl World {
         self.found.lock().unwrap().push(what);
     }
 
-    /// Runs `during`, and records that a part of slotd is stopped meanwhile.
+    /// Runs `during`, and records that a part of slotd was stopped in that time.
     pub fn hinder<T>(&self, during: impl FnOnce() -> T) -> T {
         let from = now();
         let done = during();
@@ -187,7 +187,7 @@ impl World {
                     fs::read_to_string(&stderr)
                 ));
                 slotd_kit::proc::signal(pid, slotd_kit::proc::KILL);
-                child.wait().expect("a child of ours");
+                child.wait().expect("the process is a child of this one");
                 self.clients.lock().unwrap().remove(&pid);
                 break (None, false);
             }
@@ -206,7 +206,7 @@ impl World {
     /// the lock until then keeps its PID from being reused.
     fn reap(&self, child: &mut Child) -> Option<(Option<i32>, bool)> {
         let mut clients = self.clients.lock().unwrap();
-        let status = child.try_wait().expect("a child of ours")?;
+        let status = child.try_wait().expect("the process is a child of this one")?;
         let killed = clients.remove(&(child.id() as i32)).unwrap_or(false);
         Some((Some(status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0))), killed))
     }
@@ -245,8 +245,8 @@ impl World {
     /// Kills the daemon and all other processes.
     pub fn stop_all(&self) {
         if let Some(mut daemon) = self.daemon.lock().unwrap().take() {
-            daemon.kill().expect("a child of ours");
-            daemon.wait().expect("a child of ours");
+            daemon.kill().expect("the process is a child of this one");
+            daemon.wait().expect("the process is a child of this one");
         }
         let gone = slotd_kit::until(|| {
             let left = slotd_kit::proc::of_directory(&self.slotd.base);

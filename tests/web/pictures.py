@@ -19,7 +19,7 @@ COLUMNS, ROWS = 110, 22
 COLORS = "#1c1e26 #d9534f #4ea75b #c9a227 #4a90d9 #a56cc1 #3ba7a7 #c8ccd4 #6b7280 #ef7672 #72c981 #e3c34f #74aef0 #c291dc #63cccc #ffffff".split()
 BACKGROUND, FOREGROUND = "#14161c", "#d4d8e0"
 CELL_WIDTH, CELL_HEIGHT = 8.4, 17
-# Programs that draw SVG merge blanks.
+# SVG renderers merge consecutive spaces.
 NBSP = "\u00a0"
 
 

@@ -23,22 +23,22 @@ const DIFFERS: [(&str, &str, &str); 23] = [
     ("sbatch", "time", "enforced to the second"),
     ("sbatch", "nodes", "one node; more are refused"),
     ("sbatch", "nodelist", "one node; others are refused"),
-    ("sbatch", "reservation", "refused: slotd has no reservations"),
+    ("sbatch", "reservation", "refused, since slotd has no reservations"),
     ("sbatch", "snapshot", "slotd's own option"),
-    ("sbatch", "licenses", "refused: slotd has no licenses"),
+    ("sbatch", "licenses", "refused, since slotd has no licenses"),
     (
         "sbatch",
         "clusters",
-        "clusters of clusters.toml, reached by ssh; srun and salloc refuse them",
+        "clusters listed in clusters.toml, reached by ssh; srun and salloc refuse them",
     ),
     ("sbatch", "account", "stored and shown; only limits in slotd.toml use it"),
     ("sbatch", "qos", "stored and shown, but has no effect"),
     ("sbatch", "mail-type", "sent with the host's sendmail; STAGE_OUT and PURGE send nothing"),
     ("srun", "mpi", "none and pmi2; pmix is refused"),
-    ("srun", "no-wait", "slotd's own option: submits the command as a job"),
-    ("sstat", "series", "slotd's own option: resource usage over time"),
-    ("sstat", "json", "slotd's own option: with `--series`, prints JSON"),
-    ("seff", "plot", "slotd's own option: plots resource usage over time"),
+    ("srun", "no-wait", "slotd's own option; submits the command as a job"),
+    ("sstat", "series", "slotd's own option; resource usage over time"),
+    ("sstat", "json", "slotd's own option; with `--series`, prints JSON"),
+    ("seff", "plot", "slotd's own option; plots resource usage over time"),
     ("salloc", "ntasks", "a command that starts no steps itself runs once per rank"),
     ("squeue", "format", "default: slotd's table (SLOTD_OUTPUT=slurm: Slurm's columns)"),
     ("sacct", "format", "default: slotd's table (SLOTD_OUTPUT=slurm: Slurm's columns)"),
@@ -108,7 +108,7 @@ fn standing(command: &str, long: &str, extras: &[&Extra]) -> String {
     match (extras.iter().find(|extra| extra.long == long), differs) {
         (Some(Extra { refusal: Some(why), .. }), _) => format!("refused: {why}"),
         (Some(extra), _) if extra.acts => {
-            "differs: clusters of clusters.toml, reached by ssh".to_owned()
+            "differs: clusters listed in clusters.toml, reached by ssh".to_owned()
         }
         (Some(extra), _) => format!("no effect: {}", extra.help),
         (None, Some((.., how))) => format!("differs: {how}"),

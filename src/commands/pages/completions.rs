@@ -34,7 +34,7 @@ pub fn file_name(shell: &str, command: &str) -> String {
     }
 }
 
-/// Without candidates, bash completes paths. It inserts no blank after `--option=` and the like.
+/// Without candidates, bash completes paths. It inserts no space after `--option=` and the like.
 const BASH: &str = r#"_slotd_FUNCTION() {
     local IFS=$'\n'
     COMPREPLY=($(slotd complete bash -- "$2" "${COMP_LINE:0:COMP_POINT}" 2>/dev/null))

@@ -30,7 +30,7 @@ pub fn pages() -> Vec<File> {
 fn commands() -> String {
     let mut page = String::from(
         "# Commands\n\n\
-         On this page you find every command with its options, as `--help` prints them. `slotd` also runs the Slurm \
+         This page lists every command with its options, as `--help` prints them. `slotd` also runs the Slurm \
          commands: `slotd squeue` is `squeue`. [Compatibility](compatibility.md) also lists the options that slotd \
          refuses. See also [Exit codes](exit-codes.md) and [Environment variables of jobs](environment.md).\n",
     );
@@ -155,7 +155,7 @@ fn option(arg: &Arg) -> [String; 2] {
 fn settings() -> String {
     let mut page = String::from(
         "# Settings\n\n\
-         On this page you find every setting of the daemon. The daemon reads them from its environment and from \
+         This page lists every setting of the daemon. The daemon reads them from its environment and from \
          `~/.config/slotd/slotd.env`, which has the format of systemd's `EnvironmentFile=`. An empty value counts as \
          unset.\n\n\
          `scontrol reconfigure` applies new values of the settings that are marked *reload*. The others take effect when \
@@ -184,7 +184,7 @@ fn settings() -> String {
 fn states() -> String {
     let mut page = String::from(
         "# States and reasons\n\n\
-         On this page you find every state that a job can have, and every reason why it is pending or has ended. \
+         This page lists every state that a job can have, and every reason why it is pending or has ended. \
          [The life of a job](../concepts/life.md) explains how the states follow each other.\n\n\
          ## States\n\n\
          `squeue` prints the code in the column ST. `--state` of `squeue`, `sacct` and `scancel` accepts names and \
@@ -209,7 +209,7 @@ fn states() -> String {
 fn fields() -> String {
     let mut page = String::from(
         "# Fields\n\n\
-         On this page you find every field that `squeue`, `sacct` and `sinfo` can print. Names may be written in upper or \
+         This page lists every field that `squeue`, `sacct` and `sinfo` can print. Names may be written in upper or \
          lower case, and with or without `-` and `_`.\n\n\
          - `squeue -o '%i %.10j'` and `sinfo -o '%P %t'` take letters. A number is the width, a dot aligns right.\n\
          - `squeue -O JobID,Name:30` and `sinfo -O Partition,Nodes` take names, each with an optional width.\n\

@@ -9,7 +9,7 @@ pub struct Page {
     pub exits: &'static [(&'static str, &'static str)],
 }
 
-/// Variables of every command.
+/// Environment variables that every command reads.
 pub const COMMON_VARIABLES: &[(&str, &str)] = &[(
     "SLOTD_ROOT",
     "The runtime root of the daemon to connect to. The default is ~/.local/share/slotd.",
@@ -262,7 +262,7 @@ pub const NEEDLESS: Page = Page {
         "slotd does not support this command, which has no purpose on one host. It prints an error and what to use instead.",
     ],
     variables: &[],
-    exits: &[("1", "Always, except for --help, --version and strigger --get.")],
+    exits: &[("1", "Every call except --help, --version and strigger --get.")],
 };
 
 pub const SJOBMGR: Page = Page {
@@ -503,7 +503,7 @@ pub const ENV: &[&str] = &[
      starts. slotd install creates it, and keeps existing settings.",
     "The file has the format of systemd's EnvironmentFile=: one NAME=VALUE per line, with quotes around values that contain \
      spaces. Empty lines and lines that begin with # are ignored. An empty value counts as unset.",
-    "scontrol reconfigure applies new values of the settings that say so. The others take effect when the daemon is \
+    "scontrol reconfigure applies new values of the settings that mention it. The others take effect when the daemon is \
      restarted, which does not affect running jobs.",
 ];
 
@@ -538,7 +538,7 @@ pub const TOML_HOST: &[(&str, &str)] = &[
 
 /// The keys that only the file has. `parse::partition` contains the others.
 pub const TOML_PARTITION: &[(&str, &str)] = &[
-    ("name", "The name of the partition, of letters, digits, _, - and dots. Required."),
+    ("name", "The name of the partition: letters, digits, _, - and dots. Required."),
     (
         "gpu",
         "true or false: whether its jobs get a GPU if they request none. The partition exists only if the host has \
@@ -553,5 +553,5 @@ pub const TOML_LIMIT: &[(&str, &str)] = &[
         "Limits jobs with this name; * matches any characters and ? one. With account, both must match.",
     ),
     ("jobs", "The number of these jobs that may run at once."),
-    ("cpus", "The number of CPUs that these jobs may have together while they run."),
+    ("cpus", "The number of CPUs that these jobs may use together."),
 ];

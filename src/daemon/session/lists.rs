@@ -253,8 +253,8 @@ async fn refreshed(
     Ok(jobs)
 }
 
-/// Returns a query for the named jobs that are not in memory, or not with all their tasks: ended
-/// tasks leave memory one by one while other tasks of their array wait and run.
+/// Returns a query for the named jobs that are missing from memory, entirely or in part: the ended
+/// tasks of an array leave memory one by one while others wait or run.
 fn missing(query: &JobQuery, known: &[JobView]) -> Option<JobQuery> {
     let is_there = |named: &&JobRef| {
         let of_array = || known.iter().filter(|job| job.array_job_id() == Some(named.job));

@@ -73,7 +73,7 @@ impl Rules {
 
 /// Optional controllers, with the effect of their absence.
 const USEFUL: [(&str, &str); 2] = [
-    ("cpuset", "jobs are not bound to their CPUs, only limited to the same CPU time"),
+    ("cpuset", "jobs are limited to the CPU time of their CPUs, but not bound to them"),
     ("pids", "jobs have no process limit other than that of their user"),
 ];
 

@@ -32,7 +32,7 @@ pub struct Sorter {
 impl Sorter {
     pub fn record(&mut self, members: impl IntoIterator<Item = Members>) -> Record {
         let mut all: Members = members.into_iter().flatten().collect();
-        // Compare pointers: an equal text at another address only costs another sort.
+        // Compare pointers: an equal string at another address only costs another sort.
         let is_same = |(name, (other, _)): (&&str, &(&str, Value))| std::ptr::eq(*name, *other);
         if self.names.len() != all.len() || !self.names.iter().zip(&all).all(is_same) {
             self.names = all.iter().map(|(name, _)| *name).collect();

@@ -30,7 +30,7 @@ pub fn job(j: &JobView, one_line: bool, detail: bool, ctx: &Ctx) -> String {
     additions(&mut r, j, ctx);
     let mut out = r.print(one_line, ctx);
     if !one_line {
-        // Slurm ends a job with a line of three blanks and an empty line.
+        // Slurm ends a job with a line of three spaces and an empty line.
         out.truncate(out.len() - 1);
         out.push_str("   \n\n");
     }
@@ -231,7 +231,7 @@ fn additions(r: &mut Record, j: &JobView, ctx: &Ctx) {
     }
     let reason = j.run.reason;
     if reason.name() != reason.slurm_name() {
-        // slotd knows a more specific reason than Slurm has a word for.
+        // Some reasons of slotd are more specific than Slurm's.
         r.word("Cause", reason.name());
     }
     r.word("Steps", step_summary(j));

@@ -3,13 +3,13 @@
 use crate::render::Ctx;
 use crate::render::text::printable;
 
-/// Values that slotd writes as sentences. Programs that split a record at blanks expect a `=` in
-/// every word of Slurm's own values, so blanks in these are escaped unless a person reads them on a
+/// Values that slotd writes as sentences. Programs that split a record at spaces expect a `=` in
+/// every word of Slurm's own values, so spaces in these are escaped unless a person reads them on a
 /// terminal.
 const SENTENCES: [&str; 1] = ["SystemComment"];
 
-/// Escapes blanks as in /etc/fstab: `\040`.
-fn without_blanks(value: &str) -> String {
+/// Escapes spaces as in /etc/fstab: `\040`.
+fn without_spaces(value: &str) -> String {
     value.replace(' ', "\\040").replace('\t', "\\011")
 }
 
@@ -32,7 +32,7 @@ impl Record {
         self.lines.push(Line { words, indent: "", tail: "" });
     }
 
-    /// Appends a line with blanks before and after its words.
+    /// Appends a line with spaces before and after its words.
     pub fn odd_line(
         &mut self,
         indent: &'static str,
@@ -59,8 +59,8 @@ impl Record {
         if one_line { self.one_line(ctx) } else { self.lines(ctx) }
     }
 
-    /// Prints the record on several lines. Lines after the first are indented by three blanks, and
-    /// the record ends with an empty line. The user's own texts keep their blanks, as in Slurm.
+    /// Prints the record on several lines. Lines after the first are indented by three spaces, and
+    /// the record ends with an empty line. The user's own texts keep their spaces, as in Slurm.
     fn lines(&self, ctx: &Ctx) -> String {
         let mut out = String::new();
         for (i, line) in self.lines.iter().enumerate() {
@@ -69,7 +69,7 @@ impl Record {
             for (j, (key, value)) in line.words.iter().enumerate() {
                 let mut value = printable(value.into(), ctx.is_terminal());
                 if SENTENCES.contains(key) && !ctx.is_terminal() {
-                    value = without_blanks(&value).into();
+                    value = without_spaces(&value).into();
                 }
                 out.extend([if j == 0 { "" } else { " " }, key, "=", &value]);
             }
@@ -78,12 +78,12 @@ impl Record {
         out + "\n\n"
     }
 
-    /// Prints all words on one line. A blank within a value is written as `\040`, as in /etc/fstab,
+    /// Prints all words on one line. A space within a value is written as `\040`, as in /etc/fstab,
     /// so every word has its `=`.
     fn one_line(&self, ctx: &Ctx) -> String {
         let words = self.lines.iter().flat_map(|line| &line.words).map(|(key, value)| {
             let value = printable(value.trim_end().into(), ctx.is_terminal());
-            format!("{key}={}", without_blanks(&value))
+            format!("{key}={}", without_spaces(&value))
         });
         words.collect::<Vec<_>>().join(" ") + "\n"
     }

@@ -18,7 +18,7 @@ pub struct Row<'a> {
     pub node: &'a NodeView,
     /// One partition, or all shown partitions on the node's own line.
     pub partitions: Vec<&'a PartitionView>,
-    /// Why the host or a part of it accepts no jobs.
+    /// The reason why the host or a part of it accepts no jobs.
     pub why: Option<NodeReason>,
     /// False if `-t`, `-n` or `-d` exclude the host: the line then has no node.
     pub has_node: bool,
@@ -199,7 +199,7 @@ impl Table for Sinfo {
 
     const HAS_HELPFORMAT: bool = true;
 
-    // Slurm's `%all` prints a blank after these.
+    // Slurm's `%all` prints a space after these.
     const AFTER_CAPITALS: &'static str = " ";
 
     fn fields() -> &'static [Field<Self>] {

@@ -9,7 +9,7 @@ pub enum State {
     Idle,
     /// Some of its CPUs, memory or GPUs are allocated.
     Mixed,
-    /// All CPUs are allocated, or an exclusive job has the host.
+    /// All CPUs are allocated, or an exclusive job holds the host.
     Allocated,
     /// It accepts no jobs, and none are running.
     Drained,
@@ -81,7 +81,7 @@ impl State {
     }
 }
 
-/// The node states that Slurm knows. The host is only ever idle, mixed, allocated or drained.
+/// The node states of Slurm. The host is only ever idle, mixed, allocated or drained.
 const STATES: [&str; 27] = [
     "unknown",
     "down",

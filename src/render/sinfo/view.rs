@@ -467,7 +467,7 @@ mod tests {
     }
 
     #[test]
-    fn all_prints_a_blank_after_capital_letters() {
+    fn all_prints_a_space_after_capital_letters() {
         let options = Options { partitions: Some(vec!["cpu".to_owned()]), ..percent("%all") };
         let text = print(&node(0), &options, &ctx());
         let (header, row) = text.trim_end_matches('\n').split_once('\n').unwrap();

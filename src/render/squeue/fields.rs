@@ -37,7 +37,7 @@ fn instant(at: Option<Timestamp>) -> Value {
     Value::Time(at, "N/A")
 }
 
-/// Returns the value of a field that Slurm knows but a single host does not have.
+/// Returns the value of a field of Slurm that does not apply to a single host.
 fn null(_: &Row<'_>, _: &Ctx) -> Value {
     "(null)".into()
 }

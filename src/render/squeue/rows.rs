@@ -78,7 +78,7 @@ fn with_task(path: &str, task: u32) -> String {
 
 /// Makes rows of job records.
 ///
-/// * `each`: a line for each array task (`-r/--array`).
+/// * `each`: one line per array task (`-r/--array`).
 /// * `refs`: the requested IDs. An array that is requested by task (`12_5`) shows each of these
 ///   tasks separately. The records must already be filtered: a record that no ID names keeps its
 ///   row.

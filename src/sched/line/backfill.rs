@@ -75,7 +75,8 @@ pub struct Round {
     reservations: Vec<Kept>,
     /// The places of blocked jobs in other lines that have not been considered yet.
     elsewhere: Vec<Place>,
-    /// Whether any record had to wait. From then on, whole shapes are skipped.
+    /// Whether any record had to wait. From then on, all records of a shape that has to wait are
+    /// skipped.
     by_shape: bool,
     /// The record that was considered last.
     at: Option<QueueKey>,
@@ -169,9 +170,9 @@ impl Round {
         self.reservations.iter().any(|kept| kept.line == line)
     }
 
-    /// Decides whether the record that [`Round::next`] returned may start in `capacity`; `places`
-    /// are all its places. `running` is called if the job is the first of its line and blocked; it
-    /// must include the jobs that this round has started.
+    /// Decides whether the record that [`Round::next`] returned may start in `capacity`. `places`
+    /// lists all places of the record. `running` is called if the job is the first of its line and
+    /// blocked; it must include the jobs that this round has started.
     pub fn consider(
         &mut self,
         key: QueueKey,

@@ -6,8 +6,8 @@
 //! later arrivals have later turns.
 //!
 //! Job IDs are assigned in order, to submissions and to tasks that start. So the ID of the task
-//! that started last says when an array had its turn, and the order survives a restart without
-//! being stored.
+//! that started last determines when an array had its turn, and the order survives a restart
+//! without being stored.
 
 use crate::model::gpu::GpuShare;
 use crate::model::{JobId, JobRequest, Tres};
@@ -49,8 +49,8 @@ pub fn shown_priority(request: &JobRequest) -> u32 {
     u32::try_from(rank(request).clamp(1, i64::from(u32::MAX) - 1)).unwrap_or(1)
 }
 
-/// Everything except the order that decides whether a record may start now. While free resources
-/// only decrease, a decision for one record of a shape holds for all of them.
+/// Everything, apart from the order, that decides whether a record may start now. While free
+/// resources only decrease, a decision for one record of a shape holds for all of them.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Shape {
     /// The first field, so that all shapes that are too wide can be skipped together.

@@ -238,7 +238,8 @@ impl Node {
         self.drained = drains.parts;
     }
 
-    /// Returns the parts that no job gets, and why. If the parts are empty, the text names them.
+    /// Returns the parts that no job gets, each with its trouble. If the parts are empty, the text
+    /// names them.
     pub fn outages(&self) -> Vec<(NodeParts, Trouble)> {
         let owners = self.drained.iter().cloned();
         let owners = owners.map(|Outage { parts, reason }| (parts, Trouble::by_owner(reason)));

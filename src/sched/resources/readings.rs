@@ -14,7 +14,7 @@ const PAUSE_SECS: u64 = 2;
 #[derive(Debug, Clone, Default)]
 pub struct Readings {
     last: Option<Timestamp>,
-    /// Why the last reading failed.
+    /// The reason why the last reading failed.
     failure: Option<String>,
     /// The jobs that wait for resources that processes outside jobs use.
     waiting: BTreeSet<JobId>,
@@ -26,7 +26,7 @@ enum Request {
     #[default]
     None,
     Wanted,
-    /// Sent, and not yet answered.
+    /// The request was sent and has not been answered.
     Made,
 }
 

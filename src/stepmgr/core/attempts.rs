@@ -21,7 +21,7 @@ pub struct Attempt {
 /// The reason a running attempt was stopped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stopped {
-    /// Its time limit.
+    /// It reached its time limit.
     Limit,
     User,
     /// The manager or the job is ending. The next manager runs the step again.

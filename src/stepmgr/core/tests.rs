@@ -56,7 +56,7 @@ impl Scene {
     fn end(&mut self, name: &str, status: i32) -> End {
         let step = self.core.graph.find(name).unwrap();
         let Some(Phase::Running(number)) = self.core.entry(step).map(|entry| entry.phase) else {
-            panic!("{name} does not run")
+            panic!("{name} is not running")
         };
         self.core.on_ended(number, ExitCode::status(status), self.now).unwrap().state
     }

@@ -28,9 +28,9 @@ const CONFIG: &str = "[[limit]]\naccount = \"full\"\njobs = 0\n";
 /// Daemons whose queued jobs mostly cannot start, so that small jobs overtake them.
 pub struct Queues {
     pub empty: Lab,
-    /// With a pending array.
+    /// A daemon with a pending array.
     pub array: Lab,
-    /// With pending jobs of a thousand shapes that wait for memory, other jobs or limits.
+    /// A daemon with pending jobs of a thousand kinds that wait for memory, other jobs or limits.
     pub mixed: Lab,
 }
 

@@ -112,7 +112,7 @@ fn the_daemon_serves_more_clients_than_the_soft_limit_on_files() {
         let (_, hard) = getrlimit(Resource::RLIMIT_NOFILE)?;
         Ok(setrlimit(Resource::RLIMIT_NOFILE, 128.min(hard), hard)?)
     };
-    // SAFETY: two system calls, and nothing else, between fork and exec.
+    // SAFETY: Only two system calls run between fork and exec.
     unsafe { command.pre_exec(low) };
     let mut daemon = command.stderr(Stdio::null()).spawn().unwrap();
     slotd.wait("the daemon", || slotd.ask(&json!("Ping")).ok());

@@ -23,16 +23,16 @@ impl Lab {
 
     /// Starts a daemon with this `slotd.toml`.
     pub fn with(cpus: u32, config: &str) -> Lab {
-        let dir = tempfile::tempdir().expect("a temporary directory");
-        std::fs::write(dir.path().join(CONFIG), config).expect("a file in it");
+        let dir = tempfile::tempdir().expect("a temporary directory can be created");
+        std::fs::write(dir.path().join(CONFIG), config).expect("a file in it can be written");
         let daemon = serve(dir.path(), cpus);
         Lab { dir, cpus, daemon }
     }
 
     /// Stops the daemon, changes the root directory, and starts it again.
     pub fn while_stopped(&mut self, change: impl FnOnce(&Path)) {
-        self.daemon.kill().expect("the daemon is our child");
-        self.daemon.wait().expect("the daemon is our child");
+        self.daemon.kill().expect("the daemon is a child of this process");
+        self.daemon.wait().expect("the daemon is a child of this process");
         change(&self.path("root"));
         self.daemon = serve(self.dir.path(), self.cpus);
     }
@@ -65,7 +65,7 @@ impl Lab {
 
     /// Runs a command and returns its output.
     pub fn run(&self, command: &str, args: &[&str]) -> String {
-        let out = self.command(command).args(args).output().expect("the program");
+        let out = self.command(command).args(args).output().expect("the program can be run");
         assert!(
             out.status.success(),
             "{command} {args:?}: {}",
@@ -113,8 +113,11 @@ pub fn hyperqueue(dir: &Path, count: u32, program: &Path) -> Option<Duration> {
         .current_dir(dir)
         .output();
     let text = String::from_utf8_lossy(&out.expect("python").stdout).into_owned();
-    let secs = text.lines().find_map(|line| line.strip_prefix("seconds ")).expect("its seconds");
-    Some(Duration::from_secs_f64(secs.parse().expect("a number")))
+    let secs = text
+        .lines()
+        .find_map(|line| line.strip_prefix("seconds "))
+        .expect("python prints its seconds");
+    Some(Duration::from_secs_f64(secs.parse().expect("the seconds are a number")))
 }
 
 /// Returns the minimum and the median in milliseconds.

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 /// Limits how many more files the process can open; `None` lifts the limit.
 #[track_caller]
 pub fn descriptors(pid: i32, more: Option<u64>) {
-    let open = || fs::read_dir(format!("/proc/{pid}/fd")).expect("the process is there").flatten();
+    let open = || fs::read_dir(format!("/proc/{pid}/fd")).expect("the process exists").flatten();
     let has =
         |number: u64| open().any(|entry| entry.file_name().to_str() == Some(&number.to_string()));
     let free = more.map(|more| {

@@ -1,5 +1,5 @@
-//! The kernel work of a command, as counts. Times would depend more on the machine's other load
-//! than on the command.
+//! Counts the kernel work of a command. Times would depend more on the machine's other load than on
+//! the command.
 
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};

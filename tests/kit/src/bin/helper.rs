@@ -1,4 +1,4 @@
-//! Things that test jobs do and that are awkward or impossible in a shell:
+//! Actions of test jobs that are awkward or impossible in a shell:
 //!
 //! - `helper ignore SIGNAL…` ignores signals by number, prints `ready PID`, and stays.
 //! - `helper eat MB` touches this much memory, and exits.
@@ -61,7 +61,7 @@ fn main() {
         (Some("rank"), [version]) => return rank::rank(*version),
         // Its parent counts the CPU time.
         (Some("burn"), [ms]) => return load::burn(Duration::from_millis(*ms as u64)),
-        _ => panic!("helper: {words:?}: see its source"),
+        _ => panic!("unknown arguments {words:?}: see the comment in tests/kit/src/bin/helper.rs"),
     }
     load::print_cpu_time();
 }

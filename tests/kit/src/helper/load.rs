@@ -188,7 +188,7 @@ pub fn map(mb: i32, ms: i32) {
 /// Creates a file of this size and reads it without keeping the data.
 pub fn read(mb: i32, ms: i32) {
     let mut file = tempfile(mb);
-    std::io::Seek::rewind(&mut file).expect("the file is there");
+    std::io::Seek::rewind(&mut file).expect("the file can be read");
     std::io::copy(&mut file, &mut std::io::sink()).expect("the file is read");
     sleep(millis(ms));
 }

@@ -10,8 +10,8 @@
 //! - `ignore`: SIGTERM is ignored;
 //! - `child`: a child is left behind that does not exit by itself;
 //! - `lines=N`: this many lines on standard output;
-//! - `step=MS,CODE`: an `srun` step first. Its exit code is logged, or that a full disk prevented
-//!   it;
+//! - `step=MS,CODE`: an `srun` step first. Logs its exit code, or the fact that a full disk
+//!   prevented the step;
 //! - `role=step`: this is that step, which takes no locks.
 //!
 //! The columns of the log: event, submission, array task or `-`, array job ID or job ID, job ID,
@@ -86,7 +86,7 @@ fn who(words: &BTreeMap<&str, &str>) -> String {
     let stat = std::fs::read_to_string("/proc/self/stat").expect("a process sees itself");
     let (_, fields) = stat.rsplit_once(") ").expect("a name in brackets");
     let ticks: u64 =
-        fields.split(' ').nth(19).and_then(|t| t.parse().ok()).expect("the time of the start");
+        fields.split(' ').nth(19).and_then(|t| t.parse().ok()).expect("stat has a start time");
     format!(
         "{} {task} {array} {job} {restarts} {} {}",
         words["sub"],
