@@ -311,7 +311,7 @@ fn memory(node: &NodeView) -> Finding {
         "memory limits of jobs are enforced".to_owned()
     } else {
         format!(
-            "memory is reserved but not enforced: a job can use more than its --mem; {ENFORCES}"
+            "memory is reserved, but limits are not enforced: a job can use more than its --mem; {ENFORCES}"
         )
     })
 }

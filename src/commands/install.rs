@@ -111,7 +111,7 @@ pub fn install(args: &InstallArgs) -> Done {
         .any(|dir| dir == layout.bin_dir)
     {
         note(&format!(
-            "{0} is not in PATH; add it with: export PATH={0}:$PATH",
+            "{0} is not in PATH; add this line to ~/.profile: export PATH={0}:$PATH",
             files::quoted(&layout.bin_dir)
         ));
     }
