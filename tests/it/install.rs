@@ -284,7 +284,8 @@ fn installed_completions_work_in_bash() {
     home.run("sbatch", &["-H", "-J", "held", "--wrap", "true"]);
     assert_eq!(complete("scancel "), "2");
     assert_eq!(complete("scontrol update JobId="), "2");
-    assert_eq!(complete("scancel -n he"), "held");
+    assert_eq!(complete("scancel -n "), "held", "the first job has ended");
+    assert_eq!(complete("squeue -n f"), "first-job");
     assert_eq!(complete("slotd why 2"), "2");
     // The other shells replace the whole word, and print descriptions.
     for (shell, words) in [("zsh", "squeue --partition=c"), ("fish", "sbatch -p c")] {
@@ -706,7 +707,6 @@ fn link_dir_gets_links_to_all_commands() {
 }
 
 #[test]
-#[test]
 fn the_directory_of_the_commands_is_kept() {
     let home = Home::new(NO_MANAGER);
     let (bin, record) = (home.path("bin"), home.path(".config/slotd/bin-dir"));
@@ -773,6 +773,7 @@ fn a_false_record_of_the_directory_of_the_commands_is_refused() {
     assert!(home.path("bin/sbatch").is_symlink());
 }
 
+#[test]
 fn with_a_custom_runtime_root_each_command_is_a_script() {
     let home = Home::new(NO_MANAGER);
     let elsewhere = format!("--runtime-root={}", home.path("elsewhere").display());
