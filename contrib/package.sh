@@ -8,8 +8,8 @@ Usage: contrib/package.sh [OPTIONS] [archive | debian]...
 
 Builds slotd and packs it; without a word, in both ways:
 
-  archive    slotd-VERSION-ARCH-linux.tar.gz: the program and its documentation. `./slotd install`
-             in the unpacked directory sets everything up for one user.
+  archive    slotd-VERSION-ARCH-linux.tar.gz: the program, README, book and examples.
+             `./slotd install` in the unpacked directory sets everything up for one user.
   debian     slotd_VERSION_ARCH.deb: the program, its commands in /usr/lib/slotd/bin, the units for
              every user, and the book. slotd-slurm-commands_VERSION_all.deb: links to the commands
              in /usr/bin; it conflicts with slurm-client.
@@ -101,7 +101,13 @@ pack_archive() {
   local name=slotd-$own-$arch-linux
   mkdir "$work/$name"
   install -m 755 "$program" "$work/$name/slotd"
-  install -m 644 "$repo/README.md" "$repo/LICENSE-MIT" "$repo/LICENSE-APACHE" "$repo/contrib/CHANGELOG.md" "$work/$name/"
+  install -m 644 "$repo/README.md" "$repo/LICENSE-MIT" "$repo/LICENSE-APACHE" "$work/$name/"
+  # README refers to these.
+  mkdir -p "$work/$name/contrib/book"
+  cp -r "$repo/contrib/book/src" "$work/$name/contrib/book/"
+  cp -r "$repo/contrib/CHANGELOG.md" "$repo/contrib/hooks" "$work/$name/contrib/"
+  cp "$repo/contrib/CHANGELOG.md" "$work/$name/contrib/book/src/changelog.md"
+  cp -r "$repo/examples" "$work/$name/"
   tar -C "$work" --owner=0 --group=0 --sort=name -czf "$out/$name.tar.gz" "$name"
   made+=("$name.tar.gz")
 }
@@ -164,7 +170,7 @@ pack_debian() {
   grep -q '^ExecStart=/usr/lib/slotd/bin/slotd ' "$main/usr/lib/systemd/user/slotd.service" ||
     die "contrib/systemd/slotd.service must have an ExecStart= that begins with %h/.local/bin/slotd"
   ln -s ../slotd.socket "$main/usr/lib/systemd/user/sockets.target.wants/slotd.socket"
-  pages "$main" slotd sjobmgr slotd.env slotd.toml
+  pages "$main" slotd sjobmgr slotd.env slotd.toml clusters.toml
   documents "$main" slotd
   cp -r "$repo/contrib/book/src" "$main/usr/share/doc/slotd/book"
   # The page changelog.md includes this file of the repository, which the package lacks.

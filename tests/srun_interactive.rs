@@ -444,7 +444,7 @@ fn sbatch_on_a_terminal_notes_once_that_memory_is_not_enforced() {
         assert_eq!(session.ends(), 0);
         session
             .text()
-            .contains("sbatch: --mem is reserved but not enforced on this host: jobs can use more; `slotd install --cgroup-base")
+            .contains("sbatch: --mem is reserved, but limits are not enforced on this host: jobs can use more; `slotd install --cgroup-base")
     };
     assert!(!sbatch(&[]), "the job requests no memory");
     assert_eq!(

@@ -145,7 +145,9 @@ enum Values {
     Jobs,
     /// Jobs in the daemon's memory, ended ones too.
     AllJobs,
+    /// Names of jobs that have not ended.
     JobNames,
+    AllJobNames,
     Accounts,
     Users,
     Partitions,
@@ -160,7 +162,8 @@ fn values_of(command: &str, name: &str) -> Option<Values> {
         (_, "partition") => Values::Partitions,
         (_, "account" | "accounts") => Values::Accounts,
         ("sbatch" | "srun" | "salloc", "constraint" | "prefer") => Values::Features,
-        ("squeue" | "sacct" | "scancel", "name") => Values::JobNames,
+        ("scancel", "name") => Values::JobNames,
+        ("squeue" | "sacct", "name") => Values::AllJobNames,
         ("squeue" | "sacct" | "scancel", "user") => Values::Users,
         ("squeue" | "sacct" | "scancel", "states" | "state") => Values::Fixed(states),
         ("sinfo", "states") => Values::Fixed(node_states),
@@ -216,9 +219,10 @@ fn candidates_of(values: Values) -> Vec<CompletionCandidate> {
     match values {
         Values::Jobs => numbers(jobs(JobQuery { brief: true, ..JobQuery::live() })),
         Values::AllJobs => numbers(jobs(JobQuery { brief: true, ..JobQuery::default() })),
-        Values::JobNames => distinct(|job| Some(&job.request.name)),
-        Values::Accounts => distinct(|job| job.request.account.as_ref()),
-        Values::Users => distinct(|job| Some(&job.request.user)),
+        Values::JobNames => distinct(JobQuery::live(), |job| Some(&job.request.name)),
+        Values::AllJobNames => distinct(JobQuery::default(), |job| Some(&job.request.name)),
+        Values::Accounts => distinct(JobQuery::default(), |job| job.request.account.as_ref()),
+        Values::Users => distinct(JobQuery::default(), |job| Some(&job.request.user)),
         Values::Partitions => node().map(|node| partitions(&node)).unwrap_or_default(),
         Values::Features => node()
             .map(|node| node.host.known_features().into_iter().map(candidate).collect())
@@ -260,8 +264,11 @@ fn numbers(mut jobs: Vec<JobView>) -> Vec<CompletionCandidate> {
 }
 
 /// Returns the different values of a property of the jobs, with the number of jobs that have it.
-fn distinct(property: fn(&JobView) -> Option<&String>) -> Vec<CompletionCandidate> {
-    let jobs = jobs(JobQuery::default());
+fn distinct(
+    query: JobQuery,
+    property: fn(&JobView) -> Option<&String>,
+) -> Vec<CompletionCandidate> {
+    let jobs = jobs(query);
     let mut counts: BTreeMap<&String, usize> = BTreeMap::new();
     for value in jobs.iter().filter_map(property).filter(|value| !value.is_empty()) {
         *counts.entry(value).or_default() += 1;

@@ -4,7 +4,7 @@ use super::daemon::{configuration, read_settings};
 use super::{Done, ask, ask_job_list, ask_node, enforces_memory, origin, unexpected};
 use crate::args::error::CliError;
 use crate::daemon::{
-    Environment, SENDMAIL_KEY, VERSION_KEY, check_settings, detached, unknown_settings,
+    DaemonError, Environment, SENDMAIL_KEY, VERSION_KEY, check_settings, detached, unknown_settings,
 };
 use crate::exec::job_dirs;
 use crate::model::job::Hold;
@@ -140,9 +140,10 @@ fn disk(paths: &Paths) -> Finding {
     }
 }
 
-/// Checks that each line of the environment file is valid, and that the daemon accepts each value.
+/// Checks that each line of the environment file is valid, and that the daemon accepts each value
+/// and `slotd.toml`.
 fn settings_make_sense(file: &Result<SettingsFile, CliError>) -> Vec<Finding> {
-    let SettingsFile { path, settings: Some(file) } = (match file {
+    let SettingsFile { path, settings } = match file {
         Ok(file) => file,
         Err(error) => {
             return vec![problem(
@@ -150,10 +151,9 @@ fn settings_make_sense(file: &Result<SettingsFile, CliError>) -> Vec<Finding> {
                 "correct the file, then: scontrol reconfigure",
             )];
         }
-    }) else {
-        return Vec::new();
     };
-    let env: Environment = file.iter().map(|(name, value)| (name.into(), value.into())).collect();
+    let given = settings.iter().flat_map(EnvFile::iter);
+    let mut env: Environment = given.map(|(name, value)| (name.into(), value.into())).collect();
     let unknown = unknown_settings(env.keys()).into_iter();
     let mut found: Vec<Finding> = unknown
         .map(|name| {
@@ -163,16 +163,23 @@ fn settings_make_sense(file: &Result<SettingsFile, CliError>) -> Vec<Finding> {
             )
         })
         .collect();
-    if let Err(error) = check_settings(&env) {
-        found.push(problem(
+    // slotd.toml is below it, unless SLOTD_CONFIG names another file.
+    env.insert("HOME".into(), home().into());
+    match check_settings(&env) {
+        Ok(()) => {}
+        Err(error @ DaemonError::Site(_)) => {
+            found.push(problem(error.to_string(), "correct the file, then: scontrol reconfigure"));
+        }
+        Err(error) => found.push(problem(
             format!("{}: {error}", path.display()),
             "correct the value, then: slotd daemon restart",
-        ));
+        )),
     }
-    if let Some(base) = file.get("SLOTD_CGROUP_BASE").filter(|base| base.starts_with('/')) {
+    let base = settings.as_ref().and_then(|file| file.get("SLOTD_CGROUP_BASE"));
+    if let Some(base) = base.filter(|base| base.starts_with('/')) {
         found.extend(cgroup_base(Path::new(base)));
     }
-    if found.is_empty() {
+    if found.is_empty() && settings.is_some() {
         found.push(Good(format!("{} is valid", path.display())));
     }
     found
@@ -311,7 +318,7 @@ fn memory(node: &NodeView) -> Finding {
         "memory limits of jobs are enforced".to_owned()
     } else {
         format!(
-            "memory is reserved but not enforced: a job can use more than its --mem; {ENFORCES}"
+            "memory is reserved, but limits are not enforced: a job can use more than its --mem; {ENFORCES}"
         )
     })
 }

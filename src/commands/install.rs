@@ -14,6 +14,7 @@ mod daemon;
 mod files;
 mod first_job;
 mod layout;
+mod record;
 mod say;
 mod service;
 
@@ -88,6 +89,7 @@ pub fn install(args: &InstallArgs) -> Done {
     files::make_dir(&layout.bin_dir)?;
     let names = COMMANDS.map(|entry| entry.name()).join(" ");
     say(&format!("install slotd and {names} in {}", layout.bin_dir.display()));
+    record::write_bin_dir(&layout)?;
     files::install_commands(&layout)?;
     files::link_commands(&layout)?;
     install_settings(&layout, &settings)?;
@@ -111,7 +113,7 @@ pub fn install(args: &InstallArgs) -> Done {
         .any(|dir| dir == layout.bin_dir)
     {
         note(&format!(
-            "{0} is not in PATH; add it with: export PATH={0}:$PATH",
+            "{0} is not in PATH; add this line to ~/.profile: export PATH={0}:$PATH",
             files::quoted(&layout.bin_dir)
         ));
     }
@@ -221,9 +223,12 @@ pub fn uninstall(args: &UninstallArgs) -> Done {
     let mut removal = Removal::default();
     let mut is_found = service::remove(&layout, &mut removal);
     daemon::stop(&layout.paths, None)?;
-    let had_record = layout.link_dirs_file.exists();
+    let had_record = layout.link_dirs_file.exists() || layout.bin_dir_file.exists();
     files::unlink_commands(&layout, &mut removal);
     is_found |= files::remove_commands(&layout, &mut removal);
+    if let Err(error) = record::forget_bin_dir(&layout) {
+        removal.failed(error);
+    }
     if layout.env_file.is_symlink() {
         note(&format!("kept {}, which is a link", layout.env_file.display()));
     } else if layout.fault.is_some() {

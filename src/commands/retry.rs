@@ -75,7 +75,7 @@ pub fn run(args: &RetryArgs) -> Done {
     }
     let waits_for = |of: &Vec<JobView>| -> BTreeSet<JobId> {
         let terms = of.iter().flat_map(|view| &view.request.dependency.terms);
-        terms.filter_map(|term| needs(term).map(|target| target.job)).collect()
+        terms.filter_map(|term| term.must_succeed().map(|target| target.job)).collect()
     };
     let edges = wanted.iter().map(|(id, of)| (*id, waits_for(of))).collect();
     for id in in_order(&given, &edges) {
@@ -121,7 +121,7 @@ fn chosen(named: &JobRef, views: Vec<JobView>, args: &RetryArgs) -> Result<Vec<J
             1,
             format!("job {named} is {}: only ended jobs can be resubmitted", of.run.state),
         );
-        let needed = of.request.dependency.terms.iter().find_map(needs);
+        let needed = of.request.dependency.terms.iter().find_map(DependencyTerm::must_succeed);
         match needed.filter(|_| of.run.reason == Reason::DependencyNeverSatisfied) {
             Some(needed) => error.hint(format!(
                 "its dependency can never be satisfied: slotd retry --with-dependents {needed}"
@@ -161,18 +161,6 @@ fn chosen(named: &JobRef, views: Vec<JobView>, args: &RetryArgs) -> Result<Vec<J
     Ok(chosen)
 }
 
-/// Returns the job that must complete successfully to satisfy this term, if there is one.
-fn needs(term: &DependencyTerm) -> Option<&JobRef> {
-    match term {
-        DependencyTerm::On {
-            kind: DependencyKind::AfterOk | DependencyKind::AfterCorr,
-            job,
-            ..
-        } => Some(job),
-        DependencyTerm::On { .. } | DependencyTerm::Singleton => None,
-    }
-}
-
 /// Returns jobs with a dependency that are pending, or that were cancelled because it could not be
 /// satisfied. Only jobs submitted after the first of `of` are considered.
 fn dependents(of: &[JobView]) -> Result<Vec<JobView>, CliError> {
@@ -194,7 +182,7 @@ fn dependents(of: &[JobView]) -> Result<Vec<JobView>, CliError> {
                 view.request.kind != JobKind::Allocation || view.run.state == JobState::Pending;
             has_script
                 && never_ran(view)
-                && view.request.dependency.terms.iter().any(|term| needs(term).is_some())
+                && view.request.dependency.terms.iter().any(|term| term.must_succeed().is_some())
         }));
         Ok(())
     })?;
@@ -267,7 +255,8 @@ struct Redirected {
 fn redirected(dependency: &Dependency, moved: &[Moved]) -> Redirected {
     let mut new = Redirected { dependency: dependency.clone(), is_other: false, tasks: None };
     for term in &mut new.dependency.terms {
-        let found = needs(term)
+        let found = term
+            .must_succeed()
             .and_then(|target| moved.iter().find_map(|one| Some((one, one.target(target)?))));
         let (Some((one, target)), DependencyTerm::On { kind, job, .. }) = (found, &mut *term)
         else {
@@ -330,7 +319,7 @@ impl Resubmission {
             let why = format!(
                 "job {label} never ran because its dependency failed ({on}), and could not run now"
             );
-            let hint = match on.terms.iter().find_map(needs) {
+            let hint = match on.terms.iter().find_map(DependencyTerm::must_succeed) {
                 Some(needed) => format!("slotd retry --with-dependents {}", needed.job),
                 None => request.submit_line.clone(),
             };
@@ -341,7 +330,8 @@ impl Resubmission {
             // The other conditions were met when it ran.
             let stays = |term: &DependencyTerm| {
                 matches!(term, DependencyTerm::Singleton)
-                    || needs(term)
+                    || term
+                        .must_succeed()
                         .is_some_and(|target| moved.iter().any(|one| one.new == target.job))
             };
             request.dependency.terms.retain(stays);

@@ -506,7 +506,7 @@ fn note_memory_limits(paths: &Paths) {
     if !paths.memory_note().exists() && !enforces_memory() && once.open(paths.memory_note()).is_ok()
     {
         tell(&format!(
-            "sbatch: --mem is reserved but not enforced on this host: jobs can use more; {ENFORCES}\n"
+            "sbatch: --mem is reserved, but limits are not enforced on this host: jobs can use more; {ENFORCES}\n"
         ));
     }
 }

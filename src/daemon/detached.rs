@@ -33,6 +33,9 @@ pub const DETACHED_OPTION: &str = "detached";
 pub enum DetachedError {
     #[error("{path}: {1}{advice}", path = .0.display(), advice = advice(.1))]
     Path(PathBuf, io::Error),
+    /// The message of the error names the directory.
+    #[error("{0}")]
+    Dir(io::Error),
     #[error("cannot start {path}: {1}", path = .0.display())]
     Program(PathBuf, io::Error),
     #[error(transparent)]
@@ -166,7 +169,7 @@ pub fn start(
     let at = |path: PathBuf| move |e| DetachedError::Path(path, e);
     // Otherwise the log could be created behind a link, or in another user's directory.
     for dir in [paths.run_dir(), paths.lib_dir()] {
-        root_dirs::open(paths, &dir).map_err(at(dir))?;
+        root_dirs::open(paths, &dir).map_err(DetachedError::Dir)?;
     }
     DirBuilder::new()
         .recursive(true)

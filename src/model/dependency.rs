@@ -79,6 +79,20 @@ impl Dependency {
     }
 }
 
+impl DependencyTerm {
+    /// Returns the job that must complete successfully to satisfy this term, if there is one.
+    pub fn must_succeed(&self) -> Option<&JobRef> {
+        match self {
+            DependencyTerm::On {
+                kind: DependencyKind::AfterOk | DependencyKind::AfterCorr,
+                job,
+                ..
+            } => Some(job),
+            DependencyTerm::On { .. } | DependencyTerm::Singleton => None,
+        }
+    }
+}
+
 impl fmt::Display for DependencyTerm {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

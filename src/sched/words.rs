@@ -3,9 +3,10 @@
 
 use super::records::Record;
 use super::resources::Resources;
+use crate::model::dependency::DependencyTerm;
 use crate::model::node::ranges;
 use crate::model::why::{Awaited, Blocker, Holder, Shortage, Standing, Until, What};
-use crate::model::{Job, JobId, Reason, Timestamp, Tres, counted};
+use crate::model::{Job, JobId, JobRef, Reason, Timestamp, Tres, counted};
 use crate::parse::hours::Zone;
 
 /// The most jobs to name.
@@ -88,7 +89,10 @@ impl Resources {
         let update = |change: &str| Some(format!("scontrol update JobId={label} {change}"));
         match what {
             What::Hold { .. } => Some(format!("scontrol release {label}")),
-            What::Dependency { .. } => update("Dependency="),
+            What::Dependency { on, .. } => match unsatisfied(job, on) {
+                Some(failed) => Some(format!("slotd retry --with-dependents {failed}")),
+                None => update("Dependency="),
+            },
             What::Begin { .. } => update("StartTime=now"),
             What::ArrayLimit { limit, .. } => {
                 let array = job.array_job_id().unwrap_or(job.id);
@@ -297,6 +301,15 @@ impl Words<'_> {
             Standing::Open | Standing::Met => format!("{term} ({now})"),
         }
     }
+}
+
+/// Returns the job that failed although this job needs its success.
+fn unsatisfied<'a>(job: &'a Job, on: &[Awaited]) -> Option<&'a JobRef> {
+    let is_never = |term: &&DependencyTerm| {
+        let term = term.to_string();
+        on.iter().any(|awaited| awaited.standing == Standing::Never && awaited.term == term)
+    };
+    job.request.dependency.terms.iter().filter(is_never).find_map(DependencyTerm::must_succeed)
 }
 
 fn named(jobs: &[JobId]) -> String {

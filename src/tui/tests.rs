@@ -326,6 +326,24 @@ fn lists_can_be_filtered_and_sorted() {
 }
 
 #[test]
+fn the_name_of_a_list_cuts_no_heading() {
+    let (_, mut screen) = open(mixed(), (130, 24));
+    let words = |line: &str| line.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+    let is_heading = |line: &&str| line.contains(" NAME ");
+    let whole: Vec<String> = text(&screen).lines().filter(is_heading).flat_map(words).collect();
+    press(&mut screen, "/");
+    for _ in 0..40 {
+        press(&mut screen, "x");
+        let shown = text(&screen);
+        let named = shown.lines().filter(|line| line.contains(" matching "));
+        let rest: Vec<&str> = named.filter_map(|line| Some(line.rsplit_once('"')?.1)).collect();
+        assert_eq!(rest.len(), 3, "{shown}");
+        let cut = rest.into_iter().flat_map(words).find(|word| !whole.contains(word));
+        assert_eq!(cut, None, "{shown}");
+    }
+}
+
+#[test]
 fn the_mouse_selects_and_opens() {
     let (_, mut screen) = open(mixed(), (80, 24));
     let ended = screen.areas().panes[2];

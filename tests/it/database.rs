@@ -26,7 +26,7 @@ fn backup_works_with_a_daemon_and_restore_without_one() {
     assert!(printed.contains("; the old file is "), "{printed}");
     let kept = slotd.root.join("lib/state.db.replaced1");
     assert!(kept.exists());
-    // A user who has deleted an earlier one is told of the others.
+    // `slotd clean` names the databases that are left after the earlier one was deleted.
     fs::copy(&kept, kept.with_extension("replaced10")).unwrap();
     fs::rename(&kept, kept.with_extension("replaced2")).unwrap();
     for how in ["--dry-run", "--yes"] {

@@ -284,7 +284,8 @@ fn installed_completions_work_in_bash() {
     home.run("sbatch", &["-H", "-J", "held", "--wrap", "true"]);
     assert_eq!(complete("scancel "), "2");
     assert_eq!(complete("scontrol update JobId="), "2");
-    assert_eq!(complete("scancel -n he"), "held");
+    assert_eq!(complete("scancel -n "), "held", "the first job has ended");
+    assert_eq!(complete("squeue -n f"), "first-job");
     assert_eq!(complete("slotd why 2"), "2");
     // The other shells replace the whole word, and print descriptions.
     for (shell, words) in [("zsh", "squeue --partition=c"), ("fish", "sbatch -p c")] {
@@ -703,6 +704,73 @@ fn link_dir_gets_links_to_all_commands() {
     home.script("everybodys/squeue", "#!/bin/sh\n");
     let printed = home.refused(&["--skip-systemd", &link_dir]);
     assert!(printed.contains("everybodys/squeue exists and is not slotd's"), "{printed}");
+}
+
+#[test]
+fn the_directory_of_the_commands_is_kept() {
+    let home = Home::new(NO_MANAGER);
+    let (bin, record) = (home.path("bin"), home.path(".config/slotd/bin-dir"));
+    let default = home.path(".local/bin/slotd");
+    let option = format!("--install-bin-dir={}", bin.display());
+    home.install(&["--skip-systemd", &option]);
+    // Neither an upgrade nor the removal names it again.
+    fs::remove_file(bin.join("sbatch")).expect("a command");
+    home.install(&["--skip-systemd"]);
+    assert!(bin.join("sbatch").is_symlink() && !default.exists());
+    let printed = home.install(&["--uninstall"]);
+    assert!(printed.contains(&format!("removed the commands from {}", bin.display())), "{printed}");
+    assert!(!bin.join("slotd").exists() && !record.exists());
+
+    home.install(&["--skip-systemd"]);
+    assert!(default.exists() && !record.exists());
+    // A change leaves the commands in the earlier directory, and says so.
+    let left = |dir: &str| {
+        format!(
+            "the commands of the earlier installation are still in {}:",
+            home.path(dir).display()
+        )
+    };
+    let printed = home.install(&["--skip-systemd", &option]);
+    assert!(printed.contains(&left(".local/bin")), "{printed}");
+    let printed = home.install(&["--skip-systemd", "--install-bin-dir=~/.local/bin"]);
+    assert!(printed.contains(&left("bin")) && !record.exists(), "{printed}");
+}
+
+#[test]
+fn a_false_record_of_the_directory_of_the_commands_is_refused() {
+    let home = Home::new(NO_MANAGER);
+    let (config, record) = (home.path(".config/slotd"), home.path(".config/slotd/bin-dir"));
+    fs::create_dir_all(&config).expect("a writable home");
+    fs::write(home.path("precious"), format!("{}\n", home.path("bin").display()))
+        .expect("a writable home");
+    let refused = |why: &str| {
+        let printed = home.refused(&["--skip-systemd"]);
+        let expected = format!("{} exists and is not slotd's: {why}", record.display());
+        assert!(printed.contains(&expected), "{printed}");
+        assert!(!home.path("bin").exists() && !home.path(".local/bin").exists());
+    };
+    symlink(home.path("precious"), &record).expect("a link");
+    refused("it is a link or not a regular file");
+    fs::remove_file(&record).expect("the link");
+    fs::create_dir(&record).expect("a fresh directory");
+    refused("it is a link or not a regular file");
+    fs::remove_dir(&record).expect("the directory");
+    must(Command::new("mkfifo").arg(&record), String::new);
+    refused("it is a link or not a regular file");
+    fs::remove_file(&record).expect("the FIFO");
+    for text in ["", "bin\n", "\n\n"] {
+        fs::write(&record, text).expect("a writable home");
+        refused("it names no directory");
+    }
+    // A sparse file that is too large to be a record.
+    let file = fs::File::create(&record).expect("a writable home");
+    file.set_len(1 << 40).expect("a sparse file");
+    refused("it names no directory");
+    assert!(fs::read_to_string(home.path("precious")).expect("the file").ends_with("bin\n"));
+    // The directory that it names may be gone: it is created again.
+    fs::write(&record, format!("{}\n", home.path("bin").display())).expect("a writable home");
+    home.install(&["--skip-systemd"]);
+    assert!(home.path("bin/sbatch").is_symlink());
 }
 
 #[test]

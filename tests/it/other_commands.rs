@@ -183,6 +183,14 @@ fn doctor_suggests_a_fix_for_each_problem() {
             "{what}: {found}"
         );
     }
+    std::fs::remove_file(format!("{config}/slotd.env")).expect("the settings");
+    let site = format!("{config}/slotd.toml");
+    std::fs::write(&site, "[[partition]]\nname = \"a\"\nmax_tim = 1\n").expect("a file");
+    let found = doctor(&slotd).fails(1).stdout;
+    let expected = format!(
+        "PROBLEM  {site}:3: unknown key max_tim in a partition: did you mean max_time?\n    fix: "
+    );
+    assert!(found.contains(&expected), "{found}");
     slotd.stop();
     let found = doctor(&slotd).fails(1).stdout;
     assert!(

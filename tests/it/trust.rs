@@ -16,6 +16,9 @@ fn a_root_that_others_can_write_is_refused() {
     fs::set_permissions(&slotd.root, Permissions::from_mode(0o775)).unwrap();
     let out = refused(&slotd);
     assert!(out.stderr.contains("root: others can write to it (mode 0775)"), "{}", out.stderr);
+    let out = slotd.line("slotd daemon start").fails(1);
+    let expected = format!("slotd: error: {}: others can write to it ", slotd.root.display());
+    assert!(out.stderr.starts_with(&expected), "{}", out.stderr);
     fs::set_permissions(&slotd.root, Permissions::from_mode(0o755)).unwrap();
     let mut slotd = slotd;
     slotd.start_daemon();

@@ -3,7 +3,7 @@
 
 use super::layout::Layout;
 use super::say::{fail, note, say};
-use super::service;
+use super::{record, service};
 use crate::args::error::CliError;
 use crate::commands::pages::{self, completions, manual};
 use crate::commands::{COMMANDS, Entry};
@@ -14,7 +14,6 @@ use memchr::memmem;
 use std::collections::BTreeSet;
 use std::fs::{self, DirBuilder, Permissions};
 use std::io::{self, Write};
-use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
@@ -208,10 +207,7 @@ pub fn refuse_others(layout: &Layout) -> Result<(), CliError> {
     if let Some(unit) = service::foreign_units(layout).first() {
         return refused(unit, "move it, or choose another directory with --systemd-user-dir");
     }
-    let dirs = &layout.link_dirs_file;
-    if dirs.symlink_metadata().is_ok_and(|found| !found.is_file()) {
-        return refused(dirs, "it is a link or not a regular file: remove it");
-    }
+    record::check(layout)?;
     env_file_target(&layout.env_file)?;
     for dir in &layout.link_dirs {
         if !dir.is_dir() {
@@ -255,12 +251,12 @@ pub fn link_commands(layout: &Layout) -> Result<(), CliError> {
     for dir in &layout.link_dirs {
         say(&format!("link the commands in {}", dir.display()));
         let is_new = recorded.insert(dir.clone());
-        record_link_dirs(layout, &recorded)?;
+        record::write(layout, &layout.link_dirs_file, &recorded)?;
         let all: Vec<_> = links(layout, dir).collect();
         let Err((path, e)) = create_links(&all) else { continue };
         if is_new && !all.iter().any(|(path, target)| is_link_to(path, target)) {
             recorded.remove(dir);
-            record_link_dirs(layout, &recorded)?;
+            record::write(layout, &layout.link_dirs_file, &recorded)?;
         }
         return Err(unlinked(&path, &e, &all, dir));
     }
@@ -298,17 +294,6 @@ fn unlinked(path: &Path, e: &io::Error, all: &[(PathBuf, PathBuf)], dir: &Path) 
     }
 }
 
-/// Records the directories that may contain links. Without any, there is no record.
-fn record_link_dirs(layout: &Layout, dirs: &BTreeSet<PathBuf>) -> Result<(), CliError> {
-    let file = &layout.link_dirs_file;
-    if dirs.is_empty() {
-        return if file.exists() { remove(file) } else { Ok(()) };
-    }
-    make_dir(&layout.config_dir)?;
-    let lines = dirs.iter().flat_map(|dir| [dir.as_os_str().as_bytes(), b"\n"]);
-    write_file(file, &lines.collect::<Vec<_>>().concat(), 0o644)
-}
-
 /// Removes the links that [`link_commands`] created. The directories that still contain some stay
 /// recorded.
 pub fn unlink_commands(layout: &Layout, removal: &mut Removal) {
@@ -318,7 +303,7 @@ pub fn unlink_commands(layout: &Layout, removal: &mut Removal) {
         links.filter(|(path, _)| !removal.remove(path)).count() > 0
     };
     let left: BTreeSet<PathBuf> = layout.link_dirs.iter().filter(is_kept).cloned().collect();
-    if let Err(error) = record_link_dirs(layout, &left) {
+    if let Err(error) = record::write(layout, &layout.link_dirs_file, &left) {
         removal.failed(error);
     }
 }
@@ -403,7 +388,7 @@ pub fn remove_commands(layout: &Layout, removal: &mut Removal) -> bool {
 
 /// Returns whether a file named `slotd` or `slotd.bin` was installed by slotd: its program, or a
 /// script.
-fn is_own_program(path: &Path) -> bool {
+pub fn is_own_program(path: &Path) -> bool {
     !path.is_symlink() && (is_ours(path) || is_program(path))
 }
 

@@ -32,6 +32,11 @@ pub struct Places {
 
 pub struct Layout {
     pub bin_dir: PathBuf,
+    pub default_bin_dir: PathBuf,
+    /// The directory of the commands in the earlier installation, unless it is the default one.
+    pub earlier_bin_dir: Option<PathBuf>,
+    /// The file that names this directory.
+    pub bin_dir_file: PathBuf,
     /// Additional directories with links to the commands, from this or an earlier installation.
     pub link_dirs: BTreeSet<PathBuf>,
     /// The directories with links from the earlier installation.
@@ -78,19 +83,21 @@ impl Layout {
             Some(path) => absolute(option, path, &home),
             None => Ok(home.join(default)),
         };
-        let bin_dir = place("--install-bin-dir", &places.install_bin_dir, ".local/bin")?;
         let config_dir = place("--config-dir", &places.config_dir, ".config/slotd")?;
+        let default_bin_dir = home.join(".local/bin");
+        let bin_dir_file = config_dir.join("bin-dir");
+        let earlier_bin_dir = recorded(&bin_dir_file).into_iter().next();
+        let bin_dir = match &places.install_bin_dir {
+            Some(path) => absolute("--install-bin-dir", path, &home)?,
+            None => earlier_bin_dir.clone().unwrap_or_else(|| default_bin_dir.clone()),
+        };
         let unit_dir =
             place("--systemd-user-dir", &places.systemd_user_dir, ".config/systemd/user")?;
         let link_dir =
             places.link_dir.as_ref().map(|dir| absolute("--link-dir", dir, &home)).transpose()?;
         let link_dirs_file = config_dir.join("link-dirs");
-        let earlier_dirs = files::read(&link_dirs_file, MOST_SETTINGS).unwrap_or_default();
-        let earlier_dirs = earlier_dirs
-            .split(|byte| *byte == b'\n')
-            .map(|line| PathBuf::from(OsStr::from_bytes(line)));
         let earlier_link_dirs: BTreeSet<PathBuf> =
-            earlier_dirs.filter(|dir| dir.is_absolute() && dir.is_dir()).collect();
+            recorded(&link_dirs_file).into_iter().filter(|dir| dir.is_dir()).collect();
         let link_dirs = earlier_link_dirs.iter().cloned().chain(link_dir).collect();
         let env_file = config_dir.join("slotd.env");
         let default_root = home.join(".local/share/slotd");
@@ -137,6 +144,9 @@ impl Layout {
             program: bin_dir.join(if is_default_root { "slotd" } else { "slotd.bin" }),
             daemon_script: bin_dir.join("slotd-daemon"),
             bin_dir,
+            default_bin_dir,
+            earlier_bin_dir,
+            bin_dir_file,
             link_dirs,
             earlier_link_dirs,
             link_dirs_file,
@@ -163,6 +173,15 @@ impl Layout {
     pub fn root_text(&self) -> &str {
         self.root.to_str().unwrap_or_default()
     }
+}
+
+/// Returns the directories in a record, which has one absolute path per line. Without a readable
+/// record there are none.
+fn recorded(file: &Path) -> Vec<PathBuf> {
+    let text = files::read(file, MOST_SETTINGS).unwrap_or_default();
+    let lines = text.split(|byte| *byte == b'\n');
+    let dirs = lines.map(|line| PathBuf::from(OsStr::from_bytes(line)));
+    dirs.filter(|dir| dir.is_absolute()).collect()
 }
 
 fn xdg(variable: &str, home: &Path, default: &str) -> PathBuf {

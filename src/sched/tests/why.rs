@@ -100,7 +100,7 @@ fn all_blockers_are_listed_and_not_only_the_first() {
             reason: Reason::DependencyNeverSatisfied,
             what: What::Dependency { any: false, on },
             text,
-            ..
+            remedy,
         },
         ..,
     ] = &blockers(&d, job)[..]
@@ -115,6 +115,14 @@ fn all_blockers_are_listed_and_not_only_the_first() {
         *text,
         format!("it waits for afterok:{running}, which can never be satisfied: it is FAILED")
     );
+    assert_eq!(*remedy, Some(format!("slotd retry --with-dependents {running}")));
+    // A job that has completed is not submitted again to make it fail.
+    let done = d.submit(ask());
+    d.plan();
+    d.exit(done, 0);
+    let job = d.submit(ask().after(AfterNotOk, done));
+    let remedy = &blockers(&d, job)[0].remedy;
+    assert_eq!(*remedy, Some(format!("scontrol update JobId={job} Dependency=")));
 }
 
 #[test]

@@ -4,7 +4,7 @@ use super::{bars, host, line};
 use crate::live::picture::{Place, label};
 use crate::model::view::JobView;
 use crate::model::{End, JobId, JobState, Reason};
-use crate::render::{job as words, seff, time};
+use crate::render::{job as words, seff, text, time};
 use crate::tui::log::shown;
 use crate::tui::order::Sort;
 use crate::tui::pane::{Key, Pane, Row};
@@ -163,12 +163,6 @@ fn heading(
 ) {
     let theme = screen.theme;
     let style = if is_focused { theme.chosen(theme.strong()) } else { theme.strong() };
-    let mut text = String::from(" ");
-    for (field, width) in columns {
-        let (title, _, right) = field.form();
-        crate::render::text::pad(&mut text, title, usize::from(*width), right);
-        text.push(' ');
-    }
     let name = match pane.place {
         Place::Running => "RUNNING",
         Place::Waiting => "WAITING",
@@ -183,11 +177,22 @@ fn heading(
     } else {
         format!(" matching {:?}", screen.filter)
     };
-    line(to, area, 0, &" ".repeat(area.width.into()), style);
-    line(to, area, 0, &text, style);
-    // The name of the list replaces the heading of the ID.
-    let at = if pane.place == Place::Waiting { 7 } else { 1 };
     let title = format!("{name}{order}{kept} ");
+    // The name of the list replaces the heading of the ID, and any heading that it would cut.
+    let at = if pane.place == Place::Waiting { 7 } else { 1 };
+    let end = usize::from(at) + text::width(&title);
+    let mut headings = String::from(" ");
+    for (field, width) in columns {
+        let (heading, _, right) = field.form();
+        let width = usize::from(*width);
+        let left = if right { width.saturating_sub(text::width(heading)) } else { 0 };
+        let begin = text::width(&headings) + left;
+        let is_cut = (usize::from(at)..end).contains(&begin);
+        text::pad(&mut headings, if is_cut { "" } else { heading }, width, right);
+        headings.push(' ');
+    }
+    line(to, area, 0, &" ".repeat(area.width.into()), style);
+    line(to, area, 0, &headings, style);
     line(
         to,
         Rect { x: area.x + at, width: area.width.saturating_sub(at), ..area },
@@ -227,8 +232,8 @@ fn draw_row(
         };
         let text = shown(&text);
         let mut padded = String::new();
-        let text = crate::render::text::cut(&text, cell.width.into());
-        crate::render::text::pad(&mut padded, text, cell.width.into(), field.form().2);
+        let text = text::cut(&text, cell.width.into());
+        text::pad(&mut padded, text, cell.width.into(), field.form().2);
         line(to, cell, 0, &padded, end(style));
     }
 }
