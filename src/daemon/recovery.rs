@@ -205,8 +205,8 @@ fn keep_backup(paths: &Paths) -> io::Result<PathBuf> {
 /// Returns the second name of the backup of a lost database, or its only name if it was not kept.
 pub fn kept_backup(paths: &Paths) -> PathBuf {
     let backup = paths.db_backup();
-    let known = kept_databases(paths).into_iter().filter(|name| is_same_file(name, &backup));
-    known.last().unwrap_or(backup)
+    let mut known = kept_databases(paths).into_iter().filter(|name| is_same_file(name, &backup));
+    known.next_back().unwrap_or(backup)
 }
 
 /// Returns the older databases that a restore or a loss has left beside the database, in the order
