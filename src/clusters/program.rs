@@ -6,6 +6,7 @@
 
 use crate::clusters::config::{Cluster, Link};
 use crate::clusters::states::ENDED;
+use crate::clusters::token::{OF_SHELLS, OWN_ERROR, UNSURE};
 use std::os::unix::ffi::OsStrExt;
 
 /// A program for one call.
@@ -222,7 +223,8 @@ pub fn submit(place: Place<'_>, launch: &Launch<'_>) -> Vec<u8> {
         }
         Start::Path(path) => put(&quote(path.as_bytes())),
     }
-    put(b" || exit 1\nexec sbatch");
+    // The shell prints the path and the reason.
+    put(b" || { echo 'sbatch: error: the working directory of the job cannot be entered' >&2; exit 1; }\nexec sbatch");
     if launch.overrides_cluster {
         put(b" -M \"$(scontrol show config | sed -n 's/^ClusterName *= *//p')\"");
     }
@@ -240,7 +242,14 @@ pub fn submit(place: Place<'_>, launch: &Launch<'_>) -> Vec<u8> {
     put(b"printf '%s\\n%s\\n' \"$c\" \"$(date +%s)\" 1<>\"$r/code.part\"\n");
     put(b"sync \"$r/code.part\" \"$r/out\" 2>/dev/null || sync\nmv \"$r/code.part\" \"$r/code\"\n");
     // A refused submission needs no copy. If sbatch may have submitted the job, the copy stays.
-    put(b"[ \"$c\" = 0 ] || [ -s \"$r/out\" ] || { [ \"$c\" -gt 128 ] && [ \"$c\" -lt 193 ]; } || grep -qE 'timed out|Zero Bytes|missing socket|connection failure|receive failure|Insane' \"$r/err\" || rm -rf \"$t/work\" \"$t/script\"\n");
+    put(b"[ \"$c\" = 0 ] || [ -s \"$r/out\" ]");
+    for codes in OF_SHELLS {
+        let (first, last) = (codes.start(), codes.end());
+        put(format!(" || {{ [ \"$c\" -ge {first} ] && [ \"$c\" -le {last} ]; }}").as_bytes());
+    }
+    put(format!(" || ! grep -qE '{OWN_ERROR}' \"$r/err\"").as_bytes());
+    put(format!(" || grep -qE '{}' \"$r/err\"", UNSURE.join("|")).as_bytes());
+    put(b" || rm -rf \"$t/work\" \"$t/script\"\n");
     put(b"elif [ -d \"$r\" ]; then rm -f \"$o1\" \"$o1.err\" \"$o1.code\"\nelse failed\nfi\n");
     put(REPORT.as_bytes());
     text
