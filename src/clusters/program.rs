@@ -511,7 +511,7 @@ pub fn fetch(place: Place<'_>) -> Vec<u8> {
          [ ! -f ../names ] ||\n\
          find . ! -path \"*$n*\" '(' -type d -o ! -cnewer ../staged ')' -exec ls -1di '{{}}' + 2>/dev/null |\n\
          sed 's/^ *//' | grep -vxFf ../names | sed 's/^[0-9]* //' | tr '\\n' '\\000'\n\
-         }} | tar --null --no-recursion -cf - -T - >&4 || echo \"tar $?\" >&3; }} 3>&1)\n\
+         }} | tar --null --no-recursion -S --format=gnu -cf - -T - >&4 || echo \"tar $?\" >&3; }} 3>&1)\n\
          # tar exits with 1 if a file changed while it was read.\n\
          case \"$e\" in '') ;; 'tar 1') r=1 ;; *tar*) exit 1 ;; *) exit {FETCHED_PARTLY} ;; esac\n\
          [ \"$r\" = 0 ] || exit {FETCHED_EARLY}\n"
