@@ -519,18 +519,31 @@ pub fn fetch(place: Place<'_>) -> Vec<u8> {
     [place.head(), queue().into_bytes(), rest.into_bytes()].concat()
 }
 
-/// Returns the program that checks a cluster. Each line is a name and a value.
-pub fn check(dir: &str) -> Vec<u8> {
+/// Returns the program that checks a cluster. Each line is a name and a value. It leaves a file with
+/// this name in the staging directory, for [`check_again`].
+pub fn check(dir: &str, probe: &str) -> Vec<u8> {
+    let head = format!("f=$d/check.{probe}\n");
     let rest = "echo \"host $(uname -n)\"\necho \"time $(date +%s)\"\n\
         for c in sbatch squeue sacct scontrol scancel sinfo tar find; do command -v $c >/dev/null 2>&1 || echo \"missing $c\"; done\n\
         echo \"version $(sbatch --version 2>&1 | head -n 1)\"\n\
         echo \"cluster $(scontrol show config 2>/dev/null | sed -n 's/^ClusterName *= *//p')\"\n\
         e=$(squeue -h -t R -u \"$(id -un)\" 2>&1 >/dev/null); echo \"squeue $? $e\" | head -n 1\n\
         e=$(sacct -n -X -S now-1hours -o JobID 2>&1 >/dev/null); echo \"sacct $? $e\" | head -n 1\n\
-        e=$( (umask 077; mkdir -p \"$d\" && { safe \"$d\" || { echo 'other users can change it' >&2; false; }; } && printf '%65536s' ' ' >\"$d/check.$$\" && rm -f \"$d/check.$$\") 2>&1); echo \"dir $? $e\" | head -n 1\n\
-        rm -f \"$d/check.$$\" 2>/dev/null\nexit 0\n";
-    [SAFE.as_bytes().to_vec(), b"d=".to_vec(), path(dir), b"\n".to_vec(), rest.as_bytes().to_vec()]
-        .concat()
+        e=$( (umask 077; mkdir -p \"$d\" && { safe \"$d\" || { echo 'other users can change it' >&2; false; }; } && printf '%65536s' ' ' >\"$f\" || { rm -f \"$f\"; false; }) 2>&1); echo \"dir $? $e\" | head -n 1\n\
+        # Those of checks whose second connection reached another node, or none.\n\
+        find \"$d/.\" -maxdepth 1 -name 'check.*' -type f -user \"$(id -u)\" -mmin +60 -exec rm -f '{}' ';' 2>/dev/null\nexit 0\n";
+    [SAFE.as_bytes(), b"d=", &path(dir), b"\n", head.as_bytes(), rest.as_bytes()].concat()
+}
+
+/// Returns the program that looks for the file of an earlier [`check`], and deletes it. Its lines
+/// are like those of the first.
+pub fn check_again(dir: &str, probe: &str) -> Vec<u8> {
+    let rest = format!(
+        "\nf=$d/check.{probe}\necho \"host $(uname -n)\"\n\
+         if [ -f \"$f\" ]; then echo 'probe there'; else echo 'probe missing'; fi\n\
+         rm -f \"$f\"\nexit 0\n"
+    );
+    [b"d=", path(dir).as_slice(), rest.as_bytes()].concat()
 }
 
 #[cfg(test)]
@@ -642,7 +655,8 @@ pub(crate) mod tests {
             log(Some(place), "17", false, None, Some(5), "f"),
             show("17"),
             fetch(place),
-            check("~/d"),
+            check("~/d", "p"),
+            check_again("~/d", "p"),
         ];
         let mut found = std::collections::BTreeSet::new();
         for text in programs {

@@ -1,7 +1,7 @@
 //! `slotd wait`: waits until jobs have ended, and shows a line of progress on a terminal. `sbatch
 //! --wait` shows it too.
 
-use super::clusters::jobs;
+use super::clusters::{jobs, named};
 use super::log::{views, views_if_there};
 use super::why::refs;
 use super::{Done, now, paths};
@@ -22,7 +22,7 @@ pub struct WaitArgs {
 
 pub fn run(args: &WaitArgs) -> Done {
     let (there, here): (Vec<String>, Vec<String>) =
-        args.jobs.iter().cloned().partition(|job| jobs::is_there(job));
+        args.jobs.iter().cloned().partition(|job| named::is_there(job));
     let own = || {
         let named = refs(&here)?;
         let scope = if there.is_empty() { "" } else { " on this host" };
