@@ -84,6 +84,12 @@ impl CliError {
         self
     }
 
+    /// Returns the lines without their prefixes, as part of another message.
+    pub fn message(&self) -> String {
+        let lines: Vec<&str> = self.lines.iter().map(|(_, line)| line.trim()).collect();
+        lines.join("; ")
+    }
+
     /// Returns the complete text for standard error. Every line ends with a newline.
     pub fn text(&self, command: &str) -> String {
         let mut out = String::new();
@@ -114,5 +120,6 @@ mod tests {
             error.text("sbatch"),
             "sbatch: error: one\nsbatch: error: two\nsbatch: fatal: three\nsbatch: four\nfive\n"
         );
+        assert_eq!(error.message(), "one; two; three; four; five");
     }
 }

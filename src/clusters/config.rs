@@ -7,6 +7,7 @@ use crate::CLUSTER;
 use crate::clusters::program;
 use crate::parse::error::shown;
 use crate::parse::{age, suggest};
+use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
@@ -17,13 +18,34 @@ const MOST_NAME: usize = 64;
 /// Limits of `poll`, in seconds.
 const POLL: std::ops::RangeInclusive<u64> = 1..=86_400;
 
-/// How the commands of a cluster are reached.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// How the commands of a cluster are reached. It identifies the cluster: the name of the file may
+/// be given to another one later.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Link {
     /// A host in `~/.ssh/config`, or `user@host`.
     Ssh(String),
     /// A directory on this host that contains the commands.
     Local(PathBuf),
+}
+
+impl std::fmt::Display for Link {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Link::Ssh(host) => write!(f, "ssh {host}"),
+            Link::Local(dir) => write!(f, "local {}", dir.display()),
+        }
+    }
+}
+
+impl Link {
+    /// Returns the line of the file that describes it.
+    pub fn line(&self) -> String {
+        match self {
+            Link::Ssh(host) => format!("ssh = {host:?}"),
+            Link::Local(dir) => format!("local = {dir:?}"),
+        }
+    }
 }
 
 /// The working directory of jobs on the cluster.
@@ -225,7 +247,7 @@ pub const KEYS: [Key; 10] = [
 ];
 
 /// The default of `keep`, in seconds: 30 days.
-const KEEP: u64 = 30 * 86_400;
+pub const KEEP: u64 = 30 * 86_400;
 
 fn text<'a>(value: &'a DeValue<'_>) -> Result<&'a str, String> {
     match value {

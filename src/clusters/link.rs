@@ -4,6 +4,7 @@
 
 use crate::clusters::config::{self, Cluster, Link};
 use crate::clusters::framing::Framer;
+use crate::clusters::journal::Record;
 use crate::clusters::program::Program;
 use crate::sys::{files, ownership, start};
 use nix::sys::signal::SigHandler;
@@ -63,6 +64,13 @@ impl Clusters {
     /// Returns the cluster with this name, without regard to case.
     pub fn find(&self, name: &str) -> Option<&Cluster> {
         self.list.iter().find(|cluster| cluster.name.eq_ignore_ascii_case(name))
+    }
+
+    /// Returns the cluster of a submission: the one with its name, unless the name is now that of
+    /// another cluster, or else any other name of the same cluster.
+    pub fn of(&self, record: &Record) -> Option<&Cluster> {
+        let is_it = |cluster: &&Cluster| record.is_at(cluster);
+        self.find(&record.cluster).filter(is_it).or_else(|| self.list.iter().find(is_it))
     }
 }
 

@@ -6,6 +6,7 @@
 
 use crate::clusters::config::{Cluster, Link};
 use crate::clusters::states::ENDED;
+use crate::clusters::token::{OF_SHELLS, OWN_ERROR, UNSURE};
 use std::os::unix::ffi::OsStrExt;
 
 /// A program for one call.
@@ -223,7 +224,8 @@ pub fn submit(place: Place<'_>, launch: &Launch<'_>) -> Vec<u8> {
         }
         Start::Path(path) => put(&quote(path.as_bytes())),
     }
-    put(b" || exit 1\nexec sbatch");
+    // The shell prints the path and the reason.
+    put(b" || { echo 'sbatch: error: the working directory of the job cannot be entered' >&2; exit 1; }\nexec sbatch");
     if launch.overrides_cluster {
         put(b" -M \"$(scontrol show config | sed -n 's/^ClusterName *= *//p')\"");
     }
@@ -241,7 +243,14 @@ pub fn submit(place: Place<'_>, launch: &Launch<'_>) -> Vec<u8> {
     put(b"printf '%s\\n%s\\n' \"$c\" \"$(date +%s)\" 1<>\"$r/code.part\"\n");
     put(b"sync \"$r/code.part\" \"$r/out\" 2>/dev/null || sync\nmv \"$r/code.part\" \"$r/code\"\n");
     // A refused submission needs no copy. If sbatch may have submitted the job, the copy stays.
-    put(b"[ \"$c\" = 0 ] || [ -s \"$r/out\" ] || { [ \"$c\" -gt 128 ] && [ \"$c\" -lt 193 ]; } || grep -qE 'timed out|Zero Bytes|missing socket|connection failure|receive failure|Insane' \"$r/err\" || rm -rf \"$t/work\" \"$t/script\"\n");
+    put(b"[ \"$c\" = 0 ] || [ -s \"$r/out\" ]");
+    for codes in OF_SHELLS {
+        let (first, last) = (codes.start(), codes.end());
+        put(format!(" || {{ [ \"$c\" -ge {first} ] && [ \"$c\" -le {last} ]; }}").as_bytes());
+    }
+    put(format!(" || ! grep -qE '{OWN_ERROR}' \"$r/err\"").as_bytes());
+    put(format!(" || grep -qE '{}' \"$r/err\"", UNSURE.join("|")).as_bytes());
+    put(b" || rm -rf \"$t/work\" \"$t/script\"\n");
     put(b"elif [ -d \"$r\" ]; then rm -f \"$o1\" \"$o1.err\" \"$o1.code\"\nelse failed\nfi\n");
     put(REPORT.as_bytes());
     text
@@ -503,7 +512,7 @@ pub fn fetch(place: Place<'_>) -> Vec<u8> {
          [ ! -f ../names ] ||\n\
          find . ! -path \"*$n*\" '(' -type d -o ! -cnewer ../staged ')' -exec ls -1di '{{}}' + 2>/dev/null |\n\
          sed 's/^ *//' | grep -vxFf ../names | sed 's/^[0-9]* //' | tr '\\n' '\\000'\n\
-         }} | tar --null --no-recursion -cf - -T - >&4 || echo \"tar $?\" >&3; }} 3>&1)\n\
+         }} | tar --null --no-recursion -S --format=gnu -cf - -T - >&4 || echo \"tar $?\" >&3; }} 3>&1)\n\
          # tar exits with 1 if a file changed while it was read.\n\
          case \"$e\" in '') ;; 'tar 1') r=1 ;; *tar*) exit 1 ;; *) exit {FETCHED_PARTLY} ;; esac\n\
          [ \"$r\" = 0 ] || exit {FETCHED_EARLY}\n"
@@ -511,18 +520,31 @@ pub fn fetch(place: Place<'_>) -> Vec<u8> {
     [place.head(), queue().into_bytes(), rest.into_bytes()].concat()
 }
 
-/// Returns the program that checks a cluster. Each line is a name and a value.
-pub fn check(dir: &str) -> Vec<u8> {
+/// Returns the program that checks a cluster. Each line is a name and a value. It leaves a file with
+/// this name in the staging directory, for [`check_again`].
+pub fn check(dir: &str, probe: &str) -> Vec<u8> {
+    let head = format!("f=$d/check.{probe}\n");
     let rest = "echo \"host $(uname -n)\"\necho \"time $(date +%s)\"\n\
         for c in sbatch squeue sacct scontrol scancel sinfo tar find; do command -v $c >/dev/null 2>&1 || echo \"missing $c\"; done\n\
         echo \"version $(sbatch --version 2>&1 | head -n 1)\"\n\
         echo \"cluster $(scontrol show config 2>/dev/null | sed -n 's/^ClusterName *= *//p')\"\n\
         e=$(squeue -h -t R -u \"$(id -un)\" 2>&1 >/dev/null); echo \"squeue $? $e\" | head -n 1\n\
         e=$(sacct -n -X -S now-1hours -o JobID 2>&1 >/dev/null); echo \"sacct $? $e\" | head -n 1\n\
-        e=$( (umask 077; mkdir -p \"$d\" && { safe \"$d\" || { echo 'other users can change it' >&2; false; }; } && printf '%65536s' ' ' >\"$d/check.$$\" && rm -f \"$d/check.$$\") 2>&1); echo \"dir $? $e\" | head -n 1\n\
-        rm -f \"$d/check.$$\" 2>/dev/null\nexit 0\n";
-    [SAFE.as_bytes().to_vec(), b"d=".to_vec(), path(dir), b"\n".to_vec(), rest.as_bytes().to_vec()]
-        .concat()
+        e=$( (umask 077; mkdir -p \"$d\" && { safe \"$d\" || { echo 'other users can change it' >&2; false; }; } && printf '%65536s' ' ' >\"$f\" || { rm -f \"$f\"; false; }) 2>&1); echo \"dir $? $e\" | head -n 1\n\
+        # Those of checks whose second connection reached another node, or none.\n\
+        find \"$d/.\" -maxdepth 1 -name 'check.*' -type f -user \"$(id -u)\" -mmin +60 -exec rm -f '{}' ';' 2>/dev/null\nexit 0\n";
+    [SAFE.as_bytes(), b"d=", &path(dir), b"\n", head.as_bytes(), rest.as_bytes()].concat()
+}
+
+/// Returns the program that looks for the file of an earlier [`check`], and deletes it. Its lines
+/// are like those of the first.
+pub fn check_again(dir: &str, probe: &str) -> Vec<u8> {
+    let rest = format!(
+        "\nf=$d/check.{probe}\necho \"host $(uname -n)\"\n\
+         if [ -f \"$f\" ]; then echo 'probe there'; else echo 'probe missing'; fi\n\
+         rm -f \"$f\"\nexit 0\n"
+    );
+    [b"d=", path(dir).as_slice(), rest.as_bytes()].concat()
 }
 
 #[cfg(test)]
@@ -634,7 +656,8 @@ pub(crate) mod tests {
             log(Some(place), "17", false, None, Some(5), "f"),
             show("17"),
             fetch(place),
-            check("~/d"),
+            check("~/d", "p"),
+            check_again("~/d", "p"),
         ];
         let mut found = std::collections::BTreeSet::new();
         for text in programs {

@@ -88,6 +88,9 @@ pub enum Answer {
     Refused,
     /// sbatch itself does not know.
     Unsure,
+    /// It ended without an error of sbatch's own: it may have been replaced or stopped by something
+    /// else, before or after the submission.
+    Strange,
 }
 
 /// The next thing to do.
@@ -155,6 +158,8 @@ pub struct Submission {
     attempted: Option<u64>,
     /// When the first lookup failed.
     blind: Option<u64>,
+    /// The attempt did not fail for a reason of its own, which would only occur again.
+    may_repeat: bool,
     wait_until: u64,
 }
 
@@ -179,6 +184,7 @@ impl Submission {
             since,
             attempted: None,
             blind: None,
+            may_repeat: true,
             wait_until: 0,
         }
     }
@@ -240,6 +246,7 @@ impl Submission {
             Fact::Answered { age, answer } => {
                 self.works();
                 self.attempted = Some(at(age));
+                self.may_repeat = answer != Answer::Strange;
                 self.phase = match (answer, self.attempt) {
                     (Answer::Accepted(Some(id)), REPEAT) => Phase::Held(id),
                     (Answer::Accepted(None), 1) => Phase::Naming,
@@ -248,7 +255,7 @@ impl Submission {
                     }
                     (Answer::Refused, 1) => Phase::Done(Outcome::Refused),
                     (Answer::Refused, _) => Phase::Done(Outcome::NotSubmitted),
-                    (Answer::Accepted(_) | Answer::Unsure, _) => Phase::Doubting,
+                    (Answer::Accepted(_) | Answer::Unsure | Answer::Strange, _) => Phase::Doubting,
                 };
             }
             Fact::Jobs { jobs, whole } => self.looked_up(jobs, whole, now),
@@ -322,7 +329,7 @@ impl Submission {
             (None, None) if now < attempted + QUIET => {
                 self.wait_until = (now + PAUSE).min(attempted + QUIET).max(now + 1);
             }
-            (None, None) if self.attempt == 1 => {
+            (None, None) if self.attempt == 1 && self.may_repeat => {
                 self.attempt = REPEAT;
                 self.phase = Phase::Asking;
                 self.since = None;
@@ -335,7 +342,7 @@ impl Submission {
 }
 
 /// Errors after which sbatch does not know whether the controller accepted the job.
-const UNSURE: [&str; 6] = [
+pub const UNSURE: [&str; 6] = [
     "timed out",
     "Zero Bytes were transmitted",
     "Unexpected missing socket error",
@@ -344,17 +351,41 @@ const UNSURE: [&str; 6] = [
     "Insane message length",
 ];
 
+/// Returns whether a line is an error of sbatch's own, after which there is no job. The first word
+/// is the name under which it was started. The messages of getopt may be in another language, but
+/// not the line that follows them.
+fn is_own_error(line: &str) -> bool {
+    let named = |word: &str| word.rsplit('/').next().is_some_and(|name| name.starts_with("sbatch"));
+    let is_error = |(name, text): (&str, &str)| {
+        let is_error = text.starts_with("error: ") || text.starts_with("fatal: ");
+        is_error && !name.contains(' ') && named(name)
+    };
+    line.starts_with("Try \"sbatch") || line.split_once(": ").is_some_and(is_error)
+}
+
+/// [`is_own_error`] as an extended regular expression.
+pub const OWN_ERROR: &str = "^([^ ]*/)?sbatch[^ /]*: (error|fatal): |^Try \"sbatch";
+
+/// Exit codes of a shell that could not start a program, or whose program a signal ended. They show
+/// nothing about a job.
+pub const OF_SHELLS: [std::ops::RangeInclusive<u8>; 2] = [126..=127, 129..=192];
+
 /// Interprets the exit code and the output of sbatch.
 pub fn interpret(code: u8, out: &[u8], err: &[u8]) -> Answer {
     if code == 0 {
         return Answer::Accepted(job_id(out));
     }
     let err = String::from_utf8_lossy(err);
-    let was_killed = (129..=192).contains(&code);
-    if was_killed || UNSURE.iter().any(|text| err.contains(text)) || job_id(out).is_some() {
+    let [not_started, killed] = OF_SHELLS;
+    if killed.contains(&code)
+        || UNSURE.iter().any(|text| err.contains(text))
+        || job_id(out).is_some()
+    {
         Answer::Unsure
-    } else {
+    } else if !not_started.contains(&code) && err.lines().any(is_own_error) {
         Answer::Refused
+    } else {
+        Answer::Strange
     }
 }
 
@@ -378,6 +409,17 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
+    /// Returns whether grep finds the expression, as on a cluster.
+    fn found(expression: &str, text: &str) -> bool {
+        use std::io::Write;
+        let mut grep = std::process::Command::new("grep");
+        let mut grep =
+            grep.args(["-qE", expression]).stdin(std::process::Stdio::piped()).spawn().unwrap();
+        // It may have found the line before all is written.
+        let _ = grep.stdin.take().unwrap().write_all(text.as_bytes());
+        grep.wait().unwrap().success()
+    }
+
     #[test]
     fn answers_of_sbatch_are_distinguished() {
         let of = |code, out: &str, err: &str| interpret(code, out.as_bytes(), err.as_bytes());
@@ -391,6 +433,28 @@ mod tests {
         assert_eq!(of(137, "", ""), Answer::Unsure);
         let down = "sbatch: error: Batch job submission failed: Unable to contact slurm controller (connect failure)\n";
         assert_eq!(of(1, "", down), Answer::Refused);
+        assert_eq!(of(126, "", down), Answer::Strange);
+        assert_eq!(of(143, "", down), Answer::Unsure);
+        for (code, err) in [
+            (1, ""),
+            (1, "no more memory\n"),
+            (1, "sbatch: Setting account: x1\n"),
+            (1, "/usr/bin/sbatch: line 5: error: x\n"),
+            (2, "my sbatch: error: x\n"),
+            (126, "sh: 1: sbatch: Permission denied\n"),
+            (127, "sh: 1: exec: sbatch: not found\n"),
+        ] {
+            assert_eq!(of(code, "", err), Answer::Strange, "{err}");
+            assert!(!found(OWN_ERROR, err), "{err}");
+        }
+        for err in [
+            "sbatch: a warning\n/opt/slurm/bin/sbatch.real: error: Batch job submission failed: x\n",
+            "sbatch: fatal: x\n",
+            "sbatch: Ung\u{fc}ltige Option -- \u{bb}Z\u{ab}\nTry \"sbatch --help\" for more information\n",
+        ] {
+            assert_eq!(of(255, "", err), Answer::Refused, "{err}");
+            assert!(found(OWN_ERROR, err), "{err}");
+        }
         assert_eq!(id_of_line("Submitted batch job 17 on cluster alpha"), Some((17, false)));
         assert_eq!((id_of_line("hello"), id_of_line("")), (None, None));
     }
@@ -482,6 +546,9 @@ mod tests {
         TimesOut,
         TimesOutButSubmitted,
         TimesOutAndSubmits(u64),
+        /// It ends in a way that says nothing, before the submission or after it.
+        Breaks,
+        BreaksAndSubmits(u64),
         /// The program dies before it can write the answer, after the submission.
         Dies,
         DiesBefore,
@@ -533,8 +600,10 @@ mod tests {
             };
             match self.attempts[index] {
                 Sbatch::Accepts | Sbatch::TimesOutButSubmitted | Sbatch::Dies => add(at),
-                Sbatch::TimesOutAndSubmits(later) => add(at + later),
-                Sbatch::Refuses | Sbatch::TimesOut | Sbatch::DiesBefore => {}
+                Sbatch::TimesOutAndSubmits(later) | Sbatch::BreaksAndSubmits(later) => {
+                    add(at + later);
+                }
+                Sbatch::Refuses | Sbatch::TimesOut | Sbatch::DiesBefore | Sbatch::Breaks => {}
             }
         }
 
@@ -564,6 +633,7 @@ mod tests {
                 Sbatch::TimesOut | Sbatch::TimesOutButSubmitted | Sbatch::TimesOutAndSubmits(_) => {
                     Answer::Unsure
                 }
+                Sbatch::Breaks | Sbatch::BreaksAndSubmits(_) => Answer::Strange,
             };
             Fact::Answered { age, answer }
         }
@@ -629,6 +699,8 @@ mod tests {
             Just(Sbatch::TimesOut),
             Just(Sbatch::TimesOutButSubmitted),
             (1u64..QUIET).prop_map(Sbatch::TimesOutAndSubmits),
+            Just(Sbatch::Breaks),
+            (0u64..QUIET).prop_map(Sbatch::BreaksAndSubmits),
             Just(Sbatch::Dies),
             Just(Sbatch::DiesBefore),
         ]
@@ -670,6 +742,15 @@ mod tests {
         let mut world = world([Sbatch::TimesOutAndSubmits(100), Sbatch::Accepts], vec![]);
         assert_eq!(world.run(), Outcome::Submitted { job: Some(1), answered: false });
         assert_eq!((world.jobs.len(), world.claims[1]), (1, None));
+    }
+
+    #[test]
+    fn a_strange_end_is_looked_up_and_not_repeated() {
+        let mut submitted = world([Sbatch::BreaksAndSubmits(9), Sbatch::Accepts], vec![]);
+        assert_eq!(submitted.run(), Outcome::Submitted { job: Some(1), answered: false });
+        let mut nothing = world([Sbatch::Breaks, Sbatch::Accepts], vec![]);
+        assert_eq!(nothing.run(), Outcome::NotSubmitted);
+        assert_eq!((nothing.now, nothing.claims[1]), (1000 + QUIET, None));
     }
 
     #[test]

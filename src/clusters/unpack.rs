@@ -3,17 +3,23 @@
 //! The archive comes from another machine and can contain anything. Files are created beneath one
 //! new directory; nothing existing is opened or replaced. Everything else is left out and reported:
 //! absolute names and `..`, links that lead out of the directory, names below links, hard links,
-//! devices and FIFOs, sparse files, and second files of the same name.
+//! devices and FIFOs, and second files of the same name. A file that cannot be written is removed.
+//! The holes of a sparse file stay holes.
 
 use crate::sys::beneath::{Dir, is_plain};
-use std::fs::Permissions;
+use std::fs::{File, Permissions};
 use std::io::{self, Read};
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::path::{Component, Path, PathBuf};
 use tar::{Archive, Entry, EntryType};
 
 /// The permissions that unpacked files can have. Other users can never write to them.
 const PERMISSIONS: u32 = 0o755;
+
+/// The unit of holes, in bytes.
+const BLOCK: usize = 4096;
+
+const ZEROS: [u8; BLOCK] = [0; BLOCK];
 
 /// The result of unpacking.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -64,6 +70,8 @@ fn is_about_name(error: &io::Error) -> bool {
                 | libc::ENAMETOOLONG
                 | libc::EISDIR
                 | libc::EXDEV
+                // A sparse file that is larger than any file can be here.
+                | libc::EFBIG
         )
     )
 }
@@ -82,12 +90,14 @@ fn put(
             make_dirs(name, to)?;
             Ok(Ok(()))
         }
-        EntryType::Regular | EntryType::Continuous => {
+        EntryType::Regular | EntryType::Continuous | EntryType::GNUSparse => {
             make_parents(name, to)?;
             let mut file = to.create(name, 0o600)?;
-            io::copy(entry, &mut file)?;
-            let mode = entry.header().mode()? & PERMISSIONS | 0o600;
-            file.set_permissions(Permissions::from_mode(mode))?;
+            if let Err(error) = write(entry, &mut file) {
+                // A part of a file must not look like a whole one.
+                to.remove_file(name)?;
+                return Err(error);
+            }
             Ok(Ok(()))
         }
         EntryType::Symlink => {
@@ -104,8 +114,39 @@ fn put(
         EntryType::Link => Ok(Err("it is a hard link")),
         EntryType::Char | EntryType::Block => Ok(Err("it is a device")),
         EntryType::Fifo => Ok(Err("it is a FIFO")),
-        EntryType::GNUSparse => Ok(Err("it is a sparse file")),
         _ => Ok(Err("it is neither a file nor a link")),
+    }
+}
+
+fn write(entry: &mut Entry<'_, impl Read>, file: &mut File) -> io::Result<()> {
+    if entry.header().entry_type() == EntryType::GNUSparse {
+        file.set_len(entry.size())?;
+        write_sparse(entry, file)?;
+    } else {
+        io::copy(entry, file)?;
+    }
+    let mode = entry.header().mode()? & PERMISSIONS | 0o600;
+    file.set_permissions(Permissions::from_mode(mode))
+}
+
+/// Writes the blocks that are not zero to a file that has its length.
+fn write_sparse(from: &mut impl Read, to: &File) -> io::Result<()> {
+    let (mut block, mut at) = (vec![0; BLOCK], 0);
+    loop {
+        let mut length = 0;
+        while length < BLOCK {
+            match from.read(&mut block[length..])? {
+                0 => break,
+                more => length += more,
+            }
+        }
+        if length == 0 {
+            return Ok(());
+        }
+        if block[..length] != ZEROS[..length] {
+            to.write_all_at(&block[..length], at)?;
+        }
+        at += length as u64;
     }
 }
 
@@ -228,7 +269,7 @@ mod tests {
             ("fifo", EntryType::Fifo, ""),
             ("char", EntryType::Char, ""),
             ("block", EntryType::Block, ""),
-            ("sparse", EntryType::GNUSparse, ""),
+            ("../sparse", EntryType::GNUSparse, ""),
         ];
         let (dir, done) = unpacked(&hostile);
         assert_eq!(
@@ -259,6 +300,64 @@ mod tests {
         assert_eq!(done.left_out.len(), 5, "{:?}", done.left_out);
         assert_eq!(fs::read_to_string(dir.path().join("to/real/file")).unwrap(), "1");
         assert_eq!(fs::read_dir(dir.path().join("to/real")).unwrap().count(), 1);
+    }
+
+    /// An archive of a file, as tar on a cluster makes it.
+    fn sparse_archive(dir: &Path) -> Vec<u8> {
+        let mut tar = std::process::Command::new("tar");
+        let tar = tar.args(["-cS", "--format=gnu", "-f", "-", "sparse"]).current_dir(dir);
+        tar.output().unwrap().stdout
+    }
+
+    #[test]
+    fn holes_stay_holes() {
+        use std::os::unix::fs::MetadataExt;
+        let from = tempfile::tempdir().unwrap();
+        let file = File::create(from.path().join("sparse")).unwrap();
+        let size = 1 << 28;
+        file.set_len(size).unwrap();
+        // More pieces than the header of a tar entry lists.
+        let places: Vec<u64> = (0..30).map(|i| i * (8 << 20) + 5).chain([size - 3]).collect();
+        for at in &places {
+            file.write_all_at(b"abc", *at).unwrap();
+        }
+        let archive = sparse_archive(from.path());
+        assert!(archive.len() < 4 << 20, "{}", archive.len());
+        let dir = tempfile::tempdir().unwrap();
+        let done = unpack(&mut archive.as_slice(), &Dir::open(dir.path()).unwrap()).unwrap();
+        assert_eq!((done.files, done.left_out), (vec![PathBuf::from("sparse")], vec![]));
+        let found = fs::metadata(dir.path().join("sparse")).unwrap();
+        assert_eq!(found.len(), size);
+        assert!(found.blocks() * 512 < 4 << 20, "{}", found.blocks());
+        let (whole, file) = (size as usize, File::open(dir.path().join("sparse")).unwrap());
+        let mut read = vec![0; 5];
+        for at in &places {
+            let length = 5.min(whole - usize::try_from(*at - 1).unwrap());
+            file.read_exact_at(&mut read[..length], *at - 1).unwrap();
+            assert_eq!(&read[..length], &b"\0abc\0"[..length], "{at}");
+        }
+    }
+
+    #[test]
+    fn a_file_that_does_not_fit_is_removed() {
+        let from = tempfile::tempdir().unwrap();
+        fs::write(from.path().join("sparse"), vec![7; 2 << 20]).unwrap();
+        let archive = sparse_archive(from.path());
+        let disk = tempfile::tempdir().unwrap();
+        let none = None::<&str>;
+        let (flags, limit) = (nix::mount::MsFlags::empty(), Some("size=1m"));
+        if nix::mount::mount(none, disk.path(), Some("tmpfs"), flags, limit).is_err() {
+            // Only root can mount.
+            return;
+        }
+        let to = Dir::open(disk.path()).unwrap();
+        let error = unpack(&mut archive.as_slice(), &to).unwrap_err();
+        let names = to.names().unwrap();
+        drop(to);
+        nix::mount::umount(disk.path()).unwrap();
+        assert_eq!(error.kind(), io::ErrorKind::StorageFull);
+        assert!(error.to_string().starts_with("sparse: No space left on device"), "{error}");
+        assert!(names.is_empty(), "{names:?}");
     }
 
     #[test]

@@ -19,7 +19,10 @@ use std::process::Command;
 
 pub mod admin;
 mod clean;
+pub mod fetch;
 pub mod jobs;
+mod list;
+pub mod named;
 pub mod remote;
 mod submit;
 
@@ -126,8 +129,12 @@ fn may_name_clusters(word: impl AsRef<OsStr>) -> bool {
     }
 }
 
+fn grammar(entry: &Entry) -> Grammar {
+    Grammar::of(&entry.definition())
+}
+
 fn take_out(entry: &Entry, words: &[String], names: &[&str]) -> Result<Remaining, GetoptError> {
-    Grammar::of(&entry.definition()).take_out(words, entry.applet.operands, names)
+    grammar(entry).take_out(words, entry.applet.operands, names)
 }
 
 /// A command line with the clusters that it names.

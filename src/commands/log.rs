@@ -1,7 +1,7 @@
 //! `slotd log`: prints the output of jobs by ID, and follows it until they end. `slotd run` uses it
 //! to follow its job.
 
-use super::clusters::jobs;
+use super::clusters::{jobs, named};
 use super::launch::tell;
 use super::why::refs;
 use super::{Done, ask_daemon, paths, unexpected};
@@ -54,7 +54,7 @@ pub struct Showing {
 }
 
 pub fn run(args: &LogArgs) -> Done {
-    if args.jobs.iter().any(|job| jobs::is_there(job)) {
+    if args.jobs.iter().any(|job| named::is_there(job)) {
         let LogArgs { follow, error, lines, .. } = *args;
         return jobs::log(&args.jobs, &jobs::Log { follow, error, lines });
     }

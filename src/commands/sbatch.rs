@@ -489,7 +489,7 @@ fn submit(mut sbatch: Sbatch, origin: &Origin) -> Done {
             }
             if !quiet && io::stderr().is_terminal() {
                 // If this fails in a way that matters, the wait below reports it.
-                let _ = super::wait::until_over(&[JobRef::job(job)]);
+                let _ = super::wait::until_over(&[JobRef::job(job)], "");
             }
             wait(conn, &paths, job).and_then(|code| printed.map(|_| code))
         }

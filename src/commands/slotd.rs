@@ -54,7 +54,7 @@ enum Verb {
         verb: clusters::admin::ClusterVerb,
     },
     /// Copy the new and changed files of a job on another cluster to this host
-    Fetch(clusters::jobs::FetchArgs),
+    Fetch(clusters::fetch::FetchArgs),
     /// Print the output of jobs, and follow it until they end
     Log(log::LogArgs),
     /// Submit a command, follow its output, and exit with its exit code
@@ -249,7 +249,7 @@ fn run(verb: Verb) -> Done {
         Verb::Resume(args) => drain::resume(&args),
         Verb::Db { verb } => db::run(&verb),
         Verb::Cluster { verb } => clusters::admin::run(&verb),
-        Verb::Fetch(args) => clusters::jobs::fetch(&args),
+        Verb::Fetch(args) => clusters::fetch::fetch(&args),
         Verb::Log(args) => log::run(&args),
         Verb::Run(args) => run::run(&args),
         Verb::Wait(args) => wait::run(&args),

@@ -1,7 +1,7 @@
 //! `slotd wait`: waits until jobs have ended, and shows a line of progress on a terminal. `sbatch
 //! --wait` shows it too.
 
-use super::clusters::jobs;
+use super::clusters::{jobs, named};
 use super::log::{views, views_if_there};
 use super::why::refs;
 use super::{Done, now, paths};
@@ -22,21 +22,23 @@ pub struct WaitArgs {
 
 pub fn run(args: &WaitArgs) -> Done {
     let (there, here): (Vec<String>, Vec<String>) =
-        args.jobs.iter().cloned().partition(|job| jobs::is_there(job));
+        args.jobs.iter().cloned().partition(|job| named::is_there(job));
     let own = || {
         let named = refs(&here)?;
-        Ok(if named.is_empty() { 0 } else { until_over(&named)?.worst() })
+        let scope = if there.is_empty() { "" } else { " on this host" };
+        Ok(if named.is_empty() { 0 } else { until_over(&named, scope)?.worst() })
     };
     if there.is_empty() { own() } else { jobs::wait(&there, own) }
 }
 
-/// Waits until these jobs have ended. Prints progress only on a terminal.
+/// Waits until these jobs have ended. Prints progress only on a terminal, with `scope` behind it if
+/// the counts leave out other jobs.
 ///
 /// # Errors
 /// Fails if the daemon cannot be reached or a job does not exist.
-pub fn until_over(named: &[JobRef]) -> Result<Known, CliError> {
+pub fn until_over(named: &[JobRef], scope: &'static str) -> Result<Known, CliError> {
     let mut follower = Follower::new(&paths()?)?;
-    let mut line = Line::new();
+    let mut line = Line::new(scope);
     let mut known = Known::default();
     let mut has_arrays = false;
     let mut first = true;
@@ -80,13 +82,14 @@ pub fn until_over(named: &[JobRef]) -> Result<Known, CliError> {
 /// A line on the terminal that is overwritten repeatedly.
 struct Line {
     is_shown: bool,
+    scope: &'static str,
     /// When it was first shown, and how many tasks had ended then.
     begun: Option<(Timestamp, usize)>,
 }
 
 impl Line {
-    fn new() -> Line {
-        Line { is_shown: io::stderr().is_terminal(), begun: None }
+    fn new(scope: &'static str) -> Line {
+        Line { is_shown: io::stderr().is_terminal(), scope, begun: None }
     }
 
     fn show(&mut self, progress: &Progress) {
@@ -97,7 +100,7 @@ impl Line {
         let (begun, before) = *self.begun.get_or_insert((at, progress.over));
         let togo = to_go(progress, progress.over.saturating_sub(before), at.since(begun).as_secs());
         // Ignore errors: there is no other place to report them.
-        let _ = write!(io::stderr(), "\r\x1b[K{}", text(progress, togo));
+        let _ = write!(io::stderr(), "\r\x1b[K{}{}", text(progress, togo), self.scope);
     }
 
     fn end(&self) {

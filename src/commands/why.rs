@@ -1,6 +1,6 @@
 //! `slotd why`: explains what keeps jobs from starting, how long they may run, or why they ended.
 
-use super::clusters::jobs;
+use super::clusters::{jobs, named};
 use super::launch::signal_text;
 use super::output::{ctx, print};
 use super::{Done, ask_job_list, enforces_memory, origin, sacct};
@@ -35,8 +35,8 @@ pub struct WhyArgs {
 }
 
 pub fn run(args: &WhyArgs) -> Done {
-    if args.jobs.iter().any(|job| jobs::is_there(job)) {
-        if args.json || !args.jobs.iter().all(|job| jobs::is_there(job)) {
+    if args.jobs.iter().any(|job| named::is_there(job)) {
+        if args.json || !args.jobs.iter().all(|job| named::is_there(job)) {
             return Err(CliError::error(
                 2,
                 "name jobs of other clusters alone, and without --json",

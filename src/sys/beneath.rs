@@ -6,7 +6,10 @@
 
 use crate::sys::files;
 use nix::errno::Errno;
-use nix::fcntl::{AT_FDCWD, OFlag, OpenHow, ResolveFlag, openat, openat2, readlinkat, renameat};
+use nix::fcntl::{
+    AT_FDCWD, OFlag, OpenHow, RenameFlags, ResolveFlag, openat, openat2, readlinkat, renameat,
+    renameat2,
+};
 use nix::sys::stat::{Mode, UtimensatFlags, mkdirat, utimensat};
 use nix::sys::time::TimeSpec;
 use nix::unistd::{UnlinkatFlags, symlinkat, unlinkat};
@@ -203,6 +206,22 @@ impl Dir {
     pub fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
         let ((old, from), (new, to)) = (self.parent(from)?, self.parent(to)?);
         Ok(renameat(&old, from, &new, to)?)
+    }
+
+    /// Like [`Self::rename`], but replaces nothing.
+    ///
+    /// # Errors
+    /// Fails like [`Self::rename`], and with `AlreadyExists` if the name is taken.
+    pub fn rename_new(&self, from: &Path, to: &Path) -> io::Result<()> {
+        let ((old, from), (new, last)) = (self.parent(from)?, self.parent(to)?);
+        match renameat2(&old, from, &new, last, RenameFlags::RENAME_NOREPLACE) {
+            // Some file systems do not support this: NFS and some of FUSE.
+            Err(Errno::EINVAL) if self.metadata(to).is_err_and(|error| is_absent(&error)) => {
+                Ok(renameat(&old, from, &new, last)?)
+            }
+            Err(Errno::EINVAL) => Err(Errno::EEXIST.into()),
+            other => Ok(other?),
+        }
     }
 
     /// Deletes a file or the link itself.
@@ -474,6 +493,7 @@ mod tests {
                 "{name}"
             );
             assert!(dir.rename(Path::new("file"), path).is_err(), "{name}");
+            assert!(dir.rename_new(Path::new("file"), path).is_err(), "{name}");
             assert!(dir.set_times(path, epoch, epoch).is_err(), "{name}");
             assert!(dir.metadata(path).is_err(), "{name}");
         }
@@ -489,7 +509,9 @@ mod tests {
         dir.set_times(link, TimeSpec::new(1, 0), TimeSpec::new(2, 0)).unwrap();
         assert_eq!(dir.metadata(link).unwrap().mtime(), 2);
         dir.rename(link, Path::new("sub/moved")).unwrap();
-        dir.remove_file(Path::new("sub/moved")).unwrap();
+        assert!(dir.rename_new(Path::new("sub/moved"), Path::new("file")).is_err());
+        dir.rename_new(Path::new("sub/moved"), Path::new("new")).unwrap();
+        dir.remove_file(Path::new("new")).unwrap();
         dir.symlink(Path::new("anywhere"), link).unwrap();
         assert_eq!(dir.read_link(link).unwrap(), Path::new("anywhere"));
         assert!(Dir::open(&place.path().join("in/relative")).is_err_and(|error| is_absent(&error)));

@@ -84,7 +84,12 @@ shift 2
 echo "Welcome to the cluster"; printf 'no newline at the end'
 echo 'a notice' >&2
 [ -f "$LAB/cut" ] && exec "$LAB/cutter" "$1"
-HOME=$LAB/home PATH=$LAB/bin:/usr/bin:/bin /bin/sh -c "$1"
+home=$LAB/home
+if [ -f "$LAB/nodes" ]; then
+n=$(( $(wc -l < "$LAB/ssh") % 2 )); echo "login$n" > "$LAB/node"
+[ -s "$LAB/nodes" ] || { home=$LAB/home$n; mkdir -p "$home"; }
+fi
+HOME=$home PATH=$LAB/bin:/usr/bin:/bin /bin/sh -c "$1"
 echo 'Goodbye'
 exit 7
 "#;
@@ -151,6 +156,21 @@ impl Lab {
         );
         fs::write(&file, text).unwrap();
         fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
+    }
+
+    /// Replaces clusters.toml.
+    fn clusters(&self, tables: &[(&str, &str)]) {
+        let table =
+            |(name, link): &(&str, &str)| format!("[[cluster]]\nname = \"{name}\"\n{link}\n");
+        fs::write(self.config(), tables.iter().map(table).collect::<String>()).unwrap();
+    }
+
+    /// Creates a program of the cluster.
+    fn program(&self, name: &str, text: &str) {
+        let path = self.at("bin").join(name);
+        fs::write(&path, format!("#!/bin/sh\nexport LAB='{}'\n{text}\n", self.dir().display()))
+            .unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
     }
 
     fn command(&self, words: &[&str]) -> std::process::Command {
@@ -501,6 +521,80 @@ fn dependencies_do_not_cross_clusters() {
 }
 
 #[test]
+fn dependencies_of_directives_and_of_the_configuration_do_not_cross() {
+    let lab = Lab::start();
+    let own = lab.slotd.submit(&["-H", "--wrap", "true"]).to_string();
+    let script = |directive: &str| {
+        let text =
+            format!("#!/bin/sh\n#SBATCH --unknown value\n#SBATCH {directive}\n#SBATCH -D /\n");
+        lab.slotd.write("d.sh", &text);
+    };
+    let refused = |words: &[&str]| {
+        let out = lab.run(words).fails(1);
+        assert!(out.stderr.contains("Job dependency problem\n  hint: "), "{}", out.stderr);
+        out.stderr
+    };
+    for list in [&format!("-d afterok:{own}"), &format!("--dependency=after:0{own}+5"), "-d 1@lab"]
+    {
+        script(list);
+        refused(&["sbatch", "-M", "hpc", "d.sh"]);
+        refused(&["sbatch", "-M", "hpc", "--test-only", "d.sh"]);
+    }
+    script(&format!("-d afterok:{own}_[1,2]"));
+    let why = refused(&["sbatch", "-M", "hpc", "d.sh"]);
+    assert!(why.contains(&format!("job {own} is a job of this host; write {own}@hpc")), "{why}");
+    // The command line overrides the script, and so does an option for a list that is rewritten.
+    lab.run(&["sbatch", "-M", "hpc", "-d", "singleton", "d.sh"]).ok();
+    script("-d afterok:5@hpc");
+    lab.run(&["sbatch", "-M", "hpc", "d.sh", "an argument"]).ok();
+    assert!(lab.read("calls").contains("--dependency=afterok:5 "), "{}", lab.read("calls"));
+    assert_eq!(lab.jobs(), ["17", "18"]);
+    lab.configure(&format!("options = [\"-dafterok:{own}\"]"));
+    refused(&["sbatch", "-M", "hpc", "-D/", "--wrap=x"]);
+}
+
+#[test]
+fn a_dependency_pins_the_job_to_the_cluster_of_the_other_job() {
+    let lab = Lab::start();
+    lab.run(&["sbatch", "-M", "hpc", "-D/", "--wrap=x"]).ok();
+    let own = lab.slotd.submit(&["-H", "--wrap", "true"]).to_string();
+    // The cluster would start the job first.
+    lab.write("start", "2001-01-01T00:00:00");
+    let here = format!("afterany:{own}");
+    let out = lab.run(&["sbatch", "-M", "slotd,hpc", "-d", &here, "--wrap=true"]).ok();
+    assert!(out.stdout.ends_with(" on cluster slotd\n"), "{}", out.stdout);
+    assert!(
+        out.stderr.starts_with(
+            "sbatch: error: Problem with submit to cluster hpc: Job dependency problem\n  hint: "
+        ),
+        "{}",
+        out.stderr
+    );
+    let here = format!("afterany:{own}@slotd");
+    let out = lab.run(&["sbatch", "-M", "slotd,hpc", "-d", &here, "--wrap=true"]).ok();
+    assert!(out.stdout.ends_with(" on cluster slotd\n"), "{}", out.stdout);
+    lab.slotd.write("pin.sh", &format!("#!/bin/sh\n#SBATCH -d afterany:{own}\ntrue\n"));
+    let out = lab.run(&["sbatch", "-M", "slotd,hpc", "pin.sh"]).ok();
+    assert!(out.stdout.ends_with(" on cluster slotd\n"), "{}", out.stdout);
+    // A job of the cluster, by its name and by its number, though this host would start it first.
+    lab.write("start", "2100-01-01T00:00:00");
+    for list in ["afterany:17@hpc", "afterany:17"] {
+        let out = lab.run(&["sbatch", "-M", "slotd,hpc", "-D/", "-d", list, "--wrap=x"]).ok();
+        assert!(out.stdout.ends_with(" on cluster hpc\n"), "{}", out.stdout);
+        assert!(
+            out.stderr.contains("Problem with submit to cluster slotd: Job dependency problem\n"),
+            "{}",
+            out.stderr
+        );
+        assert!(lab.read("calls").contains("afterany:17 "), "{}", lab.read("calls"));
+    }
+    // Jobs of both: there is no place for such a job.
+    let both = format!("afterany:{own}@slotd:17@hpc");
+    let out = lab.run(&["sbatch", "-M", "slotd,hpc", "-d", &both, "--wrap=x"]).fails(1);
+    assert!(out.stderr.ends_with("Can't run on any of the specified clusters\n"), "{}", out.stderr);
+}
+
+#[test]
 fn the_cluster_with_the_earliest_start_gets_the_job() {
     let lab = Lab::start();
     // Both fake clusters are one, so the ties go to the first in the file.
@@ -545,6 +639,119 @@ fn a_timeout_of_sbatch_that_has_submitted_is_adopted() {
     let out = lab.run(&["sbatch", "-M", "hpc", "-D/", "--parsable", "--wrap=x"]).ok();
     assert_eq!(out.stdout, "17;hpc\n");
     assert_eq!(lab.jobs(), ["17"]);
+}
+
+#[test]
+fn an_end_that_is_not_sbatchs_own_is_looked_up() {
+    let lab = Lab::start();
+    for (id, code) in (17..).zip([1, 2, 126, 127, 137, 143]) {
+        let mode = format!("submit \"$1\"; echo 'out of memory' >&2; exit {code}\n");
+        lab.write("mode", &mode);
+        let out = lab.run(&["sbatch", "-M", "hpc", "-D/", "--parsable", "--wrap=x"]).ok();
+        assert_eq!(out.stdout, format!("{id};hpc\n"), "{code}");
+    }
+    // The copies of the jobs are kept.
+    let copies = fs::read_dir(lab.at("home/.slotd")).unwrap();
+    assert_eq!(
+        copies.filter(|copy| copy.as_ref().unwrap().path().join("work").exists()).count(),
+        6
+    );
+    // A shell that is killed before it can record the answer.
+    lab.write("mode", "submit \"$1\"; kill -9 $PPID $$\n");
+    let mut running =
+        lab.slotd.spawn(lab.command(&["sbatch", "-M", "hpc", "-D/", "--parsable", "--wrap=x"]));
+    lab.slotd.wait("the job", || (lab.jobs().len() == 7).then_some(()));
+    assert!(running.is_running());
+    running.signal(9);
+    assert!(until(|| (!running.is_running()).then_some(())).is_some());
+}
+
+#[test]
+fn a_strange_end_without_a_job_is_reported_and_not_repeated() {
+    let lab = Lab::start();
+    lab.write("mode", "echo 'quota exceeded' >&2; exit 3\n");
+    let mut running = lab.slotd.spawn(lab.command(&["sbatch", "-M", "hpc", "-D/", "--wrap=x"]));
+    lab.slotd.wait("a lookup", || lab.read("queries").contains("sacct").then_some(()));
+    assert!(running.is_running(), "a job may still appear");
+    running.signal(9);
+    let out = running.end();
+    let message = "quota exceeded\nsbatch: error: sbatch of cluster hpc exited with 3, which does not show whether there is a job; looking for it\n";
+    assert!(out.stderr.starts_with(message), "{}", out.stderr);
+    // As if that was long ago.
+    let record = lab.record();
+    let token = record.file_name().unwrap().to_str().unwrap();
+    lab.write(&format!("home/.slotd/{token}/run.1/code"), "3\n5\n");
+    let text = fs::read_to_string(&record).unwrap();
+    fs::write(&record, text.replace("\"doubted\":null", "\"doubted\":5")).unwrap();
+    let out = lab.run(&["slotd", "cluster", "resolve", token]).fails(1);
+    assert!(out.stderr.contains("it is safe to submit it again"), "{}", out.stderr);
+    assert_eq!(lab.read("calls").lines().count(), 1);
+}
+
+#[test]
+fn a_directory_that_does_not_exist_there_is_refused_at_once() {
+    let lab = Lab::start();
+    lab.configure("workdir = [[\"/\", \"/nonexistent\"]]");
+    let out = lab.run(&["sbatch", "-M", "hpc", "--wrap=x"]).fails(1);
+    let message = "sbatch: error: the working directory of the job cannot be entered\n";
+    assert!(out.stderr.ends_with(message), "{}", out.stderr);
+    assert_eq!(lab.read("calls"), "");
+}
+
+#[test]
+fn the_id_of_a_job_is_printed_even_if_standard_output_is_full() {
+    let lab = Lab::start();
+    for (id, more) in [(17, &["--parsable"][..]), (18, &[]), (19, &["-W"])] {
+        let words = [&["sbatch", "-M", "hpc", "-D/", "--wrap=x"][..], more].concat();
+        let mut command = lab.command(&words);
+        let full = fs::File::options().write(true).open("/dev/full").unwrap();
+        let out = command.stdout(full).stderr(std::process::Stdio::piped()).output().unwrap();
+        let stderr = String::from_utf8_lossy(&out.stderr);
+        assert_eq!(out.status.code(), Some(1), "{stderr}");
+        assert!(
+            stderr.contains("sbatch: error: cannot write to standard output: No space left"),
+            "{stderr}"
+        );
+        assert!(
+            stderr.ends_with(&format!("\nSubmitted batch job {id} on cluster hpc\n")),
+            "{stderr}"
+        );
+    }
+    // A reader that has exited.
+    let mut command = lab.command(&["sbatch", "-M", "hpc", "-D/", "--wrap=x"]);
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let out = command.stdout(writer).stderr(std::process::Stdio::piped()).output().unwrap();
+    assert_eq!(out.status.code(), Some(1));
+    assert!(
+        String::from_utf8_lossy(&out.stderr).contains("Submitted batch job 20 on cluster hpc\n")
+    );
+    let list = lab.run(&["slotd", "cluster", "list"]).ok().stdout;
+    for id in 17..21 {
+        let line = format!("submitted: slotd why {id}@hpc    # sbatch -M hpc ");
+        assert!(list.contains(&line), "{list}");
+    }
+}
+
+#[test]
+fn only_the_latest_jobs_are_listed() {
+    let lab = Lab::start();
+    lab.run(&["sbatch", "-M", "hpc", "-D/", "--wrap=x"]).ok();
+    let text = fs::read_to_string(lab.record()).unwrap();
+    let token = lab.record().file_name().unwrap().to_str().unwrap().to_owned();
+    for id in 18..40 {
+        let next = format!("{id:032x}");
+        let text =
+            text.replace(&token, &next).replace("\"submitted\":17", &format!("\"submitted\":{id}"));
+        let later = text.replace("\"at\":", "\"at\":9");
+        fs::write(lab.record().with_file_name(next), later).unwrap();
+    }
+    let list = lab.run(&["slotd", "cluster", "list"]).ok().stdout;
+    assert!(
+        list.contains("submitted: 3 jobs before these\nsubmitted: slotd why 20@hpc "),
+        "{list}"
+    );
+    assert!(list.contains("slotd why 39@hpc "), "{list}");
 }
 
 #[test]
@@ -635,6 +842,163 @@ fn dependencies_are_rewritten_only_for_the_cluster_itself() {
     assert!(call.contains("--comment=afterok:17@hpc --dependency=afterok:17 "), "{call}");
 }
 
+// Names that change
+
+#[test]
+fn a_name_that_now_means_another_cluster_does_not_adopt_its_jobs() {
+    let lab = Lab::start();
+    lab.run(&["sbatch", "-M", "hpc", "--wrap=x"]).ok();
+    let work = PathBuf::from(lab.read("jobs/17.dir").trim());
+    fs::write(work.join("slurm-17.out"), "ours\n").unwrap();
+    let record = lab.record();
+    let token = record.file_name().unwrap().to_str().unwrap();
+    let text = fs::read_to_string(&record).unwrap();
+    let local = format!("local = \"{}\"", lab.at("bin").display());
+    for now in ["ssh = \"other\"", &local] {
+        lab.clusters(&[("hpc", now)]);
+        lab.write("ssh", "");
+        lab.write("queries", "");
+        for command in ["wait", "log", "why", "fetch"] {
+            let out = lab.run(&["slotd", command, "17@hpc"]).fails(1);
+            let message = "error: job 17@hpc was submitted to ssh hpc, but hpc is now ";
+            assert!(out.stderr.contains(message), "{command}: {}", out.stderr);
+            assert!(out.stderr.contains("another name and ssh = \"hpc\" to "), "{}", out.stderr);
+        }
+        fs::write(&record, text.replace("{\"submitted\":17}", "\"unknown\"")).unwrap();
+        let out = lab.run(&["slotd", "cluster", "resolve", token]).fails(1);
+        assert!(out.stderr.contains("was submitted to ssh hpc, but hpc is now "), "{}", out.stderr);
+        fs::write(&record, &text).unwrap();
+        assert_eq!((lab.read("ssh"), lab.read("queries")), (String::new(), String::new()));
+        let list = lab.run(&["slotd", "cluster", "list"]).ok().stdout;
+        assert!(list.contains("submitted: job 17 of ssh hpc    # sbatch -M hpc "), "{list}");
+    }
+    // Under another name it is found, and the files are where they were put.
+    lab.clusters(&[("hpc", "ssh = \"other\""), ("old", "ssh = \"hpc\"\ndir = \"~/elsewhere\"")]);
+    assert_eq!(lab.run(&["slotd", "log", "017@old"]).ok().stdout, "ours\n");
+    lab.run(&["slotd", "fetch", "17@old"]).ok();
+    assert_eq!(lab.slotd.read("old-17/slurm-17.out"), "ours\n");
+    // The other cluster gives the same number to a job of ours.
+    fs::remove_file(lab.at("last")).unwrap();
+    lab.run(&["sbatch", "-M", "hpc", "--wrap=y"]).ok();
+    end_jobs(&lab, "2026-01-01T00:00:00");
+    lab.run(&["slotd", "wait", "17@hpc"]).ok();
+    let ended: Vec<bool> = fs::read_dir(record.parent().unwrap())
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| path.extension().is_none())
+        .map(|path| fs::read_to_string(path).unwrap())
+        .map(|text| (text.contains("\"end\":{"), text.contains("\"other\"")))
+        .map(|(has_ended, is_other)| has_ended == is_other)
+        .collect();
+    assert_eq!(ended, [true, true]);
+}
+
+#[test]
+fn another_staging_directory_leaves_old_files_in_reach() {
+    let lab = Lab::start();
+    lab.run(&["sbatch", "-M", "hpc", "--wrap=x"]).ok();
+    let work = PathBuf::from(lab.read("jobs/17.dir").trim());
+    fs::write(work.join("out"), "ours\n").unwrap();
+    lab.configure("dir = \"~/elsewhere\"");
+    lab.run(&["slotd", "fetch", "17@HPC"]).ok();
+    assert_eq!(lab.slotd.read("hpc-17/out"), "ours\n");
+    // A record of an earlier version names no host.
+    let record = lab.record();
+    let text = fs::read_to_string(&record).unwrap();
+    let earlier = text.replace("\"link\":{\"ssh\":\"hpc\"},", "");
+    assert_ne!(earlier, text);
+    fs::write(&record, earlier).unwrap();
+    lab.run(&["slotd", "fetch", "--into", "again", "17@hpc"]).ok();
+}
+
+#[test]
+fn records_of_a_removed_cluster_are_cleaned_and_its_copies_named() {
+    let lab = Lab::start();
+    for _ in 0..2 {
+        lab.run(&["sbatch", "-M", "hpc", "--wrap=x"]).ok();
+    }
+    let records = lab.slotd.root.join("lib/clusters");
+    let names = || {
+        let names = fs::read_dir(&records).unwrap();
+        let mut names: Vec<String> =
+            names.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        names.sort();
+        names
+    };
+    let [one, two] = names().try_into().unwrap();
+    let text = fs::read_to_string(records.join(&two)).unwrap();
+    let start = text.find("{\"submitted\":").unwrap();
+    let end = start + text[start..].find('}').unwrap() + 1;
+    fs::write(records.join(&two), text.replace(&text[start..end], "\"unknown\"")).unwrap();
+    let clean = |more: &[&str]| lab.run(&[&["slotd", "cluster", "clean", "hpc"], more].concat());
+    for tables in [&[("lab", "ssh = \"lab\"")][..], &[("hpc", "ssh = \"other\"")]] {
+        lab.clusters(tables);
+        let out = clean(&["--dry-run"]).ok().stdout;
+        assert!(
+            out.contains(
+                "1 submission is kept, because its cluster is not in clusters.toml any more"
+            ),
+            "{out}"
+        );
+        assert!(out.contains("its outcome is unknown (slotd cluster resolve): "), "{out}");
+        let out = clean(&["--dry-run", "--older-than", "0s"]).ok().stdout;
+        let line = format!(
+            "1 record of submissions to ssh hpc would be deleted, which is not in clusters.toml any more; copies may be left there in ~/.slotd: {one}\n"
+        );
+        assert!(out.contains(&line), "{out}");
+        assert_eq!(names(), [one.as_str(), &two]);
+    }
+    let out = clean(&["--yes", "--older-than", "0s"]).ok().stdout;
+    assert!(out.contains("1 record of submissions to ssh hpc was deleted"), "{out}");
+    assert_eq!((names(), stages(&lab)), (vec![two], 2));
+    lab.run(&["slotd", "cluster", "clean", "nosuch", "--yes"]).fails(1);
+}
+
+#[test]
+fn damaged_records_and_leftovers_are_named_and_cleaned() {
+    let lab = Lab::start();
+    lab.run(&["sbatch", "-M", "hpc", "--wrap=x"]).ok();
+    let dir = lab.slotd.root.join("lib/clusters");
+    let (empty, cut) = ("0".repeat(32), "1".repeat(32));
+    fs::write(dir.join(&empty), "").unwrap();
+    fs::write(dir.join(&cut), "{\"token\":\"11").unwrap();
+    // As if sbatch was killed while git listed the work tree.
+    let leftover = dir.join(format!("{}.git", "2".repeat(32)));
+    fs::create_dir(&leftover).unwrap();
+    std::os::unix::fs::symlink(lab.slotd.work(), leftover.join("link")).unwrap();
+    let out = lab.run(&["slotd", "cluster", "list"]).fails(1);
+    for (token, why) in [(&empty, "it is empty"), (&cut, "it is incomplete or damaged: ")] {
+        let path = dir.join(token);
+        let line = format!(
+            "slotd: error: the record {} of a submission cannot be read: {why}",
+            path.display()
+        );
+        assert!(
+            out.stderr.contains(&line) && out.stderr.contains(&format!("grep {token};")),
+            "{}",
+            out.stderr
+        );
+        let out = lab.run(&["slotd", "cluster", "resolve", token]).fails(1);
+        assert!(out.stderr.contains(&line), "{}", out.stderr);
+    }
+    assert!(out.stdout.contains("submitted: slotd why 17@hpc "), "{}", out.stdout);
+    let out = lab.run(&["slotd", "cluster", "clean", "hpc", "--dry-run"]).ok();
+    assert!(
+        out.stdout.ends_with("1 file of interrupted submissions would be deleted on this host\n"),
+        "{}",
+        out.stdout
+    );
+    assert!(out.stderr.contains(&empty) && leftover.exists());
+    let out = lab.run(&["slotd", "cluster", "clean", "hpc", "--yes"]).ok();
+    assert!(
+        out.stdout.ends_with("1 file of interrupted submissions was deleted on this host\n"),
+        "{}",
+        out.stdout
+    );
+    assert!(!leftover.exists() && lab.slotd.work().is_dir());
+    assert!(dir.join(&empty).exists() && dir.join(&cut).exists());
+}
+
 // Waiting and results
 
 #[test]
@@ -706,6 +1070,103 @@ fn output_explanation_and_files_of_a_job_are_read_there() {
     let out = lab.run(&["slotd", "fetch", "17@hpc"]).fails(1);
     assert!(out.stderr.contains("hpc-17 is not empty"), "{}", out.stderr);
     lab.run(&["slotd", "fetch", "18@hpc"]).fails(1);
+}
+
+#[test]
+fn text_from_a_cluster_cannot_control_the_terminal() {
+    let lab = Lab::start();
+    lab.run(&["sbatch", "-M", "hpc", "--wrap=x"]).ok();
+    lab.program("scontrol", "printf 'JobId=17 JobName=a\\033[2Jb\\n   JobState=RUN\\233NING\\n   StdOut=/d/\\033]0;x\\007\\n'");
+    let why = lab.run(&["slotd", "why", "17@hpc"]).ok().stdout;
+    assert!(why.starts_with("Job 17@hpc (a\\033[2Jb) is "), "{why:?}");
+    assert!(!why.contains(|c: char| c.is_control() && c != '\n'), "{why:?}");
+    let out = lab.run(&["slotd", "log", "17@hpc"]).ok();
+    assert_eq!(out.stderr, "job 17 has no output yet: /d/\\033]0;x\\007\n");
+    lab.program("tar", "printf 'tar: \\033[31mno\\n' >&2; PATH=/usr/bin:/bin; exec tar \"$@\"");
+    let out = lab.run(&["slotd", "fetch", "17@hpc"]).ok();
+    assert_eq!(out.stderr, "tar: \\033[31mno\n");
+    lab.program("scontrol", "exit 1");
+    lab.program("sacct", "printf '17|a\\033b|FAILED|3:0|||1|2\\n'");
+    let why = lab.run(&["slotd", "why", "17@hpc"]).ok().stdout;
+    assert!(why.starts_with("Job 17@hpc (a\\033b) is FAILED."), "{why:?}");
+    // The output of Slurm's own commands passes through as it is.
+    lab.program("sdiag", "printf '\\033[31m\\n'");
+    assert_eq!(lab.run(&["sdiag", "-M", "hpc"]).ok().stdout, "\u{1b}[31m\n");
+}
+
+#[test]
+fn a_fetch_that_fails_leaves_no_file_and_can_be_tried_again() {
+    let lab = Lab::start();
+    lab.run(&["sbatch", "-M", "hpc", "--wrap=x"]).ok();
+    let work = PathBuf::from(lab.read("jobs/17.dir").trim());
+    fs::create_dir(work.join("deep")).unwrap();
+    fs::write(work.join("deep/whole"), vec![7; 1 << 20]).unwrap();
+    let sparse = fs::File::create(work.join("sparse")).unwrap();
+    sparse.set_len(1 << 28).unwrap();
+    std::os::unix::fs::FileExt::write_all_at(&sparse, b"end", (1 << 28) - 3).unwrap();
+    fs::write(work.join("deep/zero"), vec![0; 1 << 20]).unwrap();
+    // The connection breaks in the middle of a file.
+    let cutter = format!(
+        "#!/bin/sh\nHOME='{0}/home' PATH='{0}/bin':/usr/bin:/bin /bin/sh -c \"$1\" | head -c 300000\n",
+        lab.dir().display()
+    );
+    fs::write(lab.at("cutter"), cutter).unwrap();
+    fs::set_permissions(lab.at("cutter"), fs::Permissions::from_mode(0o755)).unwrap();
+    lab.write("cut", "");
+    let out = lab.run(&["slotd", "fetch", "17@hpc"]).fails(1);
+    assert!(out.stderr.contains("the connection to cluster hpc broke"), "{}", out.stderr);
+    assert!(!lab.slotd.exists("hpc-17"));
+    fs::remove_file(lab.at("cut")).unwrap();
+    // A directory that existed stays, without the unfinished files of a fetch that was killed.
+    let token = lab.record().file_name().unwrap().to_str().unwrap().to_owned();
+    let part = format!("hpc-17/.{token}.part");
+    fs::create_dir_all(lab.slotd.work().join(&part).join("half")).unwrap();
+    let outside = lab.slotd.work().join("outside");
+    fs::write(&outside, "").unwrap();
+    std::os::unix::fs::symlink(&outside, lab.slotd.work().join(&part).join("link")).unwrap();
+    lab.run(&["slotd", "fetch", "17@hpc"]).ok();
+    assert!(!lab.slotd.exists(&part) && outside.exists());
+    let found = fs::metadata(lab.slotd.work().join("hpc-17/sparse")).unwrap();
+    let blocks = std::os::unix::fs::MetadataExt::blocks(&found);
+    assert_eq!(found.len(), 1 << 28);
+    assert!(blocks * 512 < 1 << 20, "{blocks}");
+    assert_eq!(fs::read(lab.slotd.work().join("hpc-17/deep/whole")).unwrap(), vec![7; 1 << 20]);
+    // A link in the place of the unfinished directory is not followed, nor a link to the directory.
+    fs::create_dir(lab.slotd.work().join("odd")).unwrap();
+    let link = lab.slotd.work().join(format!("odd/.{token}.part"));
+    std::os::unix::fs::symlink(lab.slotd.work().join("hpc-17"), &link).unwrap();
+    let out = lab.run(&["slotd", "fetch", "--into", "odd", "17@hpc"]).fails(1);
+    assert!(out.stderr.contains("odd is not empty"), "{}", out.stderr);
+    assert!(lab.slotd.exists("hpc-17/deep/whole"));
+    std::os::unix::fs::symlink("nowhere", lab.slotd.work().join("to")).unwrap();
+    lab.run(&["slotd", "fetch", "--into", "to", "17@hpc"]).fails(1);
+    assert!(!lab.slotd.exists("nowhere"));
+}
+
+#[test]
+fn a_fetch_onto_a_full_disk_keeps_nothing() {
+    let lab = Lab::start();
+    lab.run(&["sbatch", "-M", "hpc", "--wrap=x"]).ok();
+    let work = PathBuf::from(lab.read("jobs/17.dir").trim());
+    for name in ["a", "b", "c"] {
+        fs::write(work.join(name), vec![7; 1 << 20]).unwrap();
+    }
+    let into = lab.slotd.work().join("small");
+    fs::create_dir(&into).unwrap();
+    let Some(disk) = slotd_kit::disk::SmallDisk::mount(&into, 2 << 20) else { return };
+    let out = lab.run(&["slotd", "fetch", "--into", "small", "17@hpc"]).fails(1);
+    assert!(
+        out.stderr.contains("cannot unpack the files of job 17@hpc into small: ")
+            && out.stderr.contains("No space left on device"),
+        "{}",
+        out.stderr
+    );
+    assert_eq!((out.stdout.as_str(), fs::read_dir(&into).unwrap().count()), ("", 0));
+    assert!(!fs::read_to_string(lab.record()).unwrap().contains("\"fetched\":true"));
+    fs::remove_file(work.join("c")).unwrap();
+    fs::remove_file(work.join("b")).unwrap();
+    lab.run(&["slotd", "fetch", "--into", "small", "17@hpc"]).ok();
+    drop(disk);
 }
 
 #[test]
@@ -1019,4 +1480,25 @@ fn clusters_are_listed_checked_and_known_to_sacctmgr() {
     assert!(out.stdout.contains("run: slotd cluster login hpc\n"), "{}", out.stdout);
     lab.run(&["slotd", "cluster", "check", "nosuch"]).fails(1);
     lab.run(&["slotd", "cluster", "login", "lab"]).fails(1);
+}
+
+#[test]
+fn login_nodes_that_do_not_share_the_staging_directory_are_found() {
+    let lab = Lab::start();
+    lab.program("uname", "cat \"$LAB/node\" 2>/dev/null || echo login");
+    let out = lab.run(&["slotd", "cluster", "check", "hpc"]).ok().stdout;
+    assert!(!out.contains("share the staging directory"), "{out}");
+    lab.write("nodes", "one home\n");
+    let out = lab.run(&["slotd", "cluster", "check", "hpc"]).ok().stdout;
+    let line = "share the staging directory ~/.slotd\n";
+    assert!(out.contains("ok    the login nodes login") && out.contains(line), "{out}");
+    lab.write("nodes", "");
+    let out = lab.run(&["slotd", "cluster", "check", "hpc"]).fails(1).stdout;
+    assert!(
+        out.contains(" do not share the staging directory ~/.slotd: a submission whose connection breaks could be made twice\n"),
+        "{out}"
+    );
+    // No file is left where a node sees it.
+    let left = fs::read_dir(lab.at("home/.slotd")).unwrap().count();
+    assert_eq!(left, 0);
 }

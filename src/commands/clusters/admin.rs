@@ -1,22 +1,24 @@
-//! `slotd cluster`: lists, checks and logs in to clusters, and resolves submissions.
+//! `slotd cluster`: checks and logs in to clusters, and resolves submissions.
 
 use super::super::Done;
-use super::super::clean::counted;
 use super::clean::{self, CleanArgs};
+use super::list::{list, unreadable};
+use super::named::moved;
 use super::remote::{
     Advice, Remote, UNKNOWN, advice, cause, failure, journal, known, print, seconds, shared,
-    sockets, tell,
+    sockets, submitted, tell,
 };
 use super::submit::exchange::{Settling, read_report};
 use crate::args::error::CliError;
-use crate::clusters::config::{Cluster, Link, WorkDir};
-use crate::clusters::journal::{End, Journal, Record, is_token};
+use crate::clusters::config::{Cluster, Link};
+use crate::clusters::journal::{Journal, Record, is_token};
 use crate::clusters::link::{self, Clusters, Ended, Input, Output};
 use crate::clusters::program::{self, Place};
 use crate::clusters::token::{Fact, Outcome, State, Submission};
 use crate::parse::error::shown;
 use crate::sys::clock;
 use std::fs::{self, DirBuilder};
+use std::io;
 use std::ops::ControlFlow;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
@@ -30,7 +32,8 @@ const MOST_SKEW: i64 = 30;
 
 #[derive(Debug, clap::Subcommand)]
 pub enum ClusterVerb {
-    /// List the clusters in clusters.toml, and submissions whose outcome is unknown
+    /// List the clusters in clusters.toml, the latest jobs submitted to them whose end is not known,
+    /// and submissions whose outcome is unknown
     List,
     /// Check that a cluster can be used, and suggest fixes
     Check {
@@ -64,7 +67,12 @@ pub fn run(verb: &ClusterVerb) -> Done {
         }
         ClusterVerb::Clean(args) => {
             let clusters = known()?;
-            clean::clean(&clusters, find(&clusters, args.name())?, args)
+            let cluster = clusters.find(args.name());
+            // Records of a cluster that the file no longer has can be deleted, too.
+            if cluster.is_none() && !clean::has_records(args.name())? {
+                find(&clusters, args.name())?;
+            }
+            clean::clean(&clusters, cluster, args)
         }
         ClusterVerb::Resolve { token } => resolve(token),
     }
@@ -84,61 +92,6 @@ fn find<'a>(clusters: &'a Clusters, name: &str) -> Result<&'a Cluster, CliError>
             names => error.hint(format!("clusters: {names}")),
         }
     })
-}
-
-fn list() -> Done {
-    let clusters = known()?;
-    if clusters.list.is_empty() {
-        tell(&format!("slotd: {} has no clusters\n", clusters.file.display()));
-    }
-    let mut text = String::new();
-    for cluster in &clusters.list {
-        let (how, shared) = match &cluster.link {
-            Link::Ssh(host) => {
-                let socket = shared(cluster)?;
-                (format!("ssh {host}"), if socket.is_some() { "  shared connection" } else { "" })
-            }
-            Link::Local(dir) => (format!("local {}", dir.display()), ""),
-        };
-        let workdir = match &cluster.workdir {
-            WorkDir::Snapshot => "snapshot".to_owned(),
-            WorkDir::Same => "same".to_owned(),
-            WorkDir::Map(pairs) => pairs
-                .iter()
-                .map(|(here, there)| format!("{here} -> {there}"))
-                .collect::<Vec<_>>()
-                .join(", "),
-        };
-        text.push_str(&format!(
-            "{:<12} {how}  dir {}  workdir {workdir}{shared}\n",
-            cluster.name, cluster.dir
-        ));
-    }
-    let unsure = |record: &&Record| matches!(record.state, State::Prepared | State::Unknown);
-    let records = journal()?.all()?;
-    for cluster in &clusters.list {
-        let is_old = |record: &&Record| {
-            let age = |from: i64| u64::try_from(seconds() - from).unwrap_or(0);
-            let is_refused = record.state == State::Refused && age(record.at) >= cluster.keep;
-            let has_ended = |end: &End| record.fetched || age(end.at) >= cluster.keep;
-            record.cluster.eq_ignore_ascii_case(&cluster.name)
-                && (is_refused || record.end.as_ref().is_some_and(has_ended))
-        };
-        let old = records.iter().filter(is_old).count() as u64;
-        if old > 0 {
-            let name = &cluster.name;
-            let count = counted(old, "submission");
-            text.push_str(&format!("old: slotd cluster clean {name}    # {count}\n"));
-        }
-    }
-    for record in records.iter().filter(unsure) {
-        let line = shlex::try_join(record.words.iter().map(String::as_str)).unwrap_or_default();
-        text.push_str(&format!(
-            "unknown: slotd cluster resolve {}    # sbatch -M {} {line}\n",
-            record.token, record.cluster
-        ));
-    }
-    print(text.as_bytes())
 }
 
 /// The results of a check.
@@ -167,7 +120,8 @@ fn check(clusters: &Clusters, cluster: &Cluster) -> Done {
     let mut report = Report::default();
     let before = seconds();
     let file = clusters.file.display().to_string();
-    match Remote::new(cluster, &program::check(&cluster.dir), "uname")
+    let probe = link::random()?;
+    match Remote::new(cluster, &program::check(&cluster.dir, &probe), "uname")
         .and_then(|remote| remote.output(Input::Nothing))
     {
         Err(error) => report.fail(
@@ -177,6 +131,10 @@ fn check(clusters: &Clusters, cluster: &Cluster) -> Done {
         Ok(output) => {
             let after = seconds();
             judge(&mut report, cluster, &output, (before, after), &file);
+            let said = String::from_utf8_lossy(&output.out);
+            if matches!(cluster.link, Link::Ssh(_)) && value(&said, "dir").starts_with("0 ") {
+                nodes(&mut report, cluster, value(&said, "host"), &probe, &file)?;
+            }
         }
     }
     print(report.text.as_bytes())?;
@@ -231,9 +189,7 @@ fn judge(report: &mut Report, cluster: &Cluster, output: &Output, asked: (i64, i
         }
     }
     let text = String::from_utf8_lossy(&output.out);
-    let value = |key: &str| {
-        text.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(' ')).unwrap_or_default()
-    };
+    let value = |key: &str| value(&text, key);
     report.ok(format!("login node: {}", shown(value("host"))));
     if let Ok(there) = value("time").parse::<i64>() {
         let skew = if there < asked.0 { there - asked.0 } else { (there - asked.1).max(0) };
@@ -314,6 +270,54 @@ fn judge(report: &mut Report, cluster: &Cluster, output: &Output, asked: (i64, i
     }
 }
 
+/// Returns the value in the line of a check that begins with this key.
+fn value<'a>(text: &'a str, key: &str) -> &'a str {
+    text.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(' ')).unwrap_or_default()
+}
+
+/// Checks with another connection whether all login nodes see the staging directory. `first` is the
+/// node that left a file in it. Otherwise a submission that is asked for again, after its connection
+/// broke, would be made a second time.
+fn nodes(
+    report: &mut Report,
+    cluster: &Cluster,
+    first: &str,
+    probe: &str,
+    file: &str,
+) -> Result<(), CliError> {
+    let (name, dir) = (&cluster.name, &cluster.dir);
+    let body = program::check_again(dir, probe);
+    let output = Remote::new(cluster, &body, "uname")?.output(Input::Nothing)?;
+    if output.ended != Ended::Code(0) {
+        report.note("a second connection failed, so only one login node was checked");
+        return Ok(());
+    }
+    let text = String::from_utf8_lossy(&output.out);
+    let (first, second) = (shown(first), shown(value(&text, "host")));
+    match (value(&text, "probe") == "there", first == second) {
+        (true, true) if shared(cluster)?.is_some() => report.note(format!(
+            "the shared connection always reaches {first}, so other login nodes were not checked"
+        )),
+        (true, true) => {}
+        (true, false) => report
+            .ok(format!("the login nodes {first} and {second} share the staging directory {dir}")),
+        (false, is_one) => {
+            let what = if is_one {
+                format!("a file in the staging directory {dir} of {first} was gone a moment later")
+            } else {
+                format!(
+                    "the login nodes {first} and {second} do not share the staging directory {dir}"
+                )
+            };
+            report.fail(
+                format!("{what}: a submission whose connection breaks could be made twice"),
+                format!("set `dir` of {name} in {file} to a directory that all login nodes see, or `ssh` to one of them"),
+            );
+        }
+    }
+    Ok(())
+}
+
 fn login(cluster: &Cluster) -> Done {
     let name = &cluster.name;
     let Link::Ssh(host) = &cluster.link else {
@@ -338,7 +342,7 @@ fn login(cluster: &Cluster) -> Done {
     }
     // ssh does not replace the socket of a connection that has ended.
     if let Err(error) = fs::remove_file(&socket)
-        && error.kind() != std::io::ErrorKind::NotFound
+        && error.kind() != io::ErrorKind::NotFound
     {
         return Err(CliError::error(1, format!("{}: {error}", socket.display())));
     }
@@ -385,12 +389,16 @@ fn resolve(token: &str) -> Done {
         return Err(CliError::error(2, format!("invalid token: {}", shown(token)))
             .hint("slotd cluster list shows them"));
     }
-    let mut record = journal.read(token).map_err(|error| {
-        CliError::error(1, format!("there is no submission {token}: {error}"))
-            .hint("slotd cluster list shows those whose outcome is unknown")
+    let mut record = journal.read(token).map_err(|error| match error.kind() {
+        io::ErrorKind::NotFound => {
+            CliError::error(1, format!("there is no submission {token}: {error}"))
+                .hint("slotd cluster list shows those whose outcome is unknown")
+        }
+        _ => unreadable(&journal.broken(token, &error)),
     })?;
     let clusters = known()?;
-    let mut cluster = find(&clusters, &record.cluster)?.clone();
+    let what = format!("submission {token}");
+    let mut cluster = clusters.of(&record).ok_or_else(|| moved(&clusters, &record, &what))?.clone();
     // The stage is where it was made, even if the file names another directory now.
     cluster.dir.clone_from(&record.dir);
     let Some(_lock) = journal.lock(token)? else {
@@ -410,9 +418,7 @@ fn resolve(token: &str) -> Done {
     journal.update(&record)?;
     let name = &cluster.name;
     match outcome {
-        Outcome::Submitted { job: Some(job), .. } => {
-            print(format!("Submitted batch job {job} on cluster {name}\n").as_bytes())
-        }
+        Outcome::Submitted { job: Some(job), .. } => print(submitted(job, name).as_bytes()),
         Outcome::Submitted { job: None, .. } | Outcome::Unknown => Err(CliError::error(
             UNKNOWN,
             format!("it is still unknown whether cluster {name} has the job"),

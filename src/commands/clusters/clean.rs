@@ -2,22 +2,25 @@
 //!
 //! A copy is deleted if its job has ended, and if its files were fetched or the job ended long ago.
 //! It is kept if anything about it is unknown: whether there is a job, whether it has ended, or
-//! whose directory it is.
+//! whose directory it is. Records of a cluster that clusters.toml no longer has are deleted by their
+//! age, and the files of submissions that were killed here once no process uses them.
 
 use super::super::Done;
 use super::super::clean::{can_ask, confirms, counted, left, older_than};
 use super::jobs::standings;
-use super::remote::{Remote, failure, journal, print, seconds};
+use super::list::report_broken;
+use super::remote::{Remote, failure, journal, print, safe, seconds};
 use crate::args::error::CliError;
 use crate::clusters::clean::{Found, read};
-use crate::clusters::config::Cluster;
-use crate::clusters::journal::{End, Journal, Record};
+use crate::clusters::config::{Cluster, KEEP, Link};
+use crate::clusters::journal::{End, Journal, Leftovers, Record};
 use crate::clusters::link::{Clusters, Ended, Input};
 use crate::clusters::program;
 use crate::clusters::states::Standing;
 use crate::clusters::token::State;
 use crate::render::size::{Units, kib};
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
 
 /// The number of submissions in one call, each with an open lock.
 const AT_ONCE: usize = 200;
@@ -55,6 +58,12 @@ impl CleanArgs {
 struct Plan {
     /// Those to delete.
     old: Vec<Record>,
+    /// Those to delete whose cluster is not in the file any more: only their records.
+    gone: Vec<Record>,
+    /// Records of such clusters that are not old enough.
+    recorded: Vec<String>,
+    /// Files of submissions that were killed on this host.
+    leftovers: Leftovers,
     /// The size of their copies, KiB.
     kib: u64,
     active: Vec<String>,
@@ -69,30 +78,94 @@ struct Plan {
 /// # Errors
 /// Fails if the cluster cannot be reached, if its squeue does not answer, or if there is no
 /// terminal to ask for confirmation.
-pub fn clean(clusters: &Clusters, cluster: &Cluster, args: &CleanArgs) -> Done {
+pub fn clean(clusters: &Clusters, cluster: Option<&Cluster>, args: &CleanArgs) -> Done {
     let keep = match &args.older_than {
         Some(text) => older_than(text)?.as_secs(),
-        None => cluster.keep,
+        None => cluster.map_or(KEEP, |cluster| cluster.keep),
     };
     let asks = !args.yes && !args.dry_run;
     if asks {
         can_ask()?;
     }
     let journal = journal()?;
-    let cleaning = Cleaning { clusters, cluster, journal: &journal };
-    let plan = cleaning.plan(keep)?;
+    let name = cluster.map_or(args.name(), |cluster| cluster.name.as_str());
+    let mut plan = match cluster {
+        Some(cluster) => Cleaning { clusters, cluster, journal: &journal }.plan(keep)?,
+        None => Plan::default(),
+    };
+    plan.add_removed(clusters, &journal, name, keep)?;
+    plan.leftovers = journal.leftovers(false)?;
+    report_broken(&journal.list()?.1);
     if args.dry_run || asks {
-        print(plan.text(&cluster.name, true).as_bytes())?;
-        if args.dry_run || plan.old.is_empty() {
+        print(plan.text(name, true).as_bytes())?;
+        if args.dry_run || plan.is_empty() {
             return Ok(0);
         }
         if !confirms()? {
             return Ok(1);
         }
     }
-    let done = cleaning.delete(plan)?;
-    print(done.text(&cluster.name, false).as_bytes())?;
-    Ok(u8::from(!done.odd.is_empty()))
+    let mut done = match cluster {
+        Some(cluster) => Cleaning { clusters, cluster, journal: &journal }.delete(plan)?,
+        None => plan,
+    };
+    done.delete_removed(&journal)?;
+    done.leftovers = journal.leftovers(true)?;
+    print(done.text(name, false).as_bytes())?;
+    Ok(u8::from(!done.odd.is_empty() || !done.leftovers.kept.is_empty()))
+}
+
+/// Returns whether this host has submitted jobs to a cluster that had this name.
+///
+/// # Errors
+/// Fails if the journal cannot be read.
+pub fn has_records(name: &str) -> Result<bool, CliError> {
+    Ok(journal()?.all()?.iter().any(|record| record.is_named(name)))
+}
+
+impl Plan {
+    fn is_empty(&self) -> bool {
+        self.old.is_empty() && self.gone.is_empty() && self.leftovers.count == 0
+    }
+
+    /// Decides about the submissions to clusters that had this name and are not in the file any
+    /// more. Nothing there can be asked, so their age counts, and those whose outcome is unknown are
+    /// kept.
+    fn add_removed(
+        &mut self,
+        clusters: &Clusters,
+        journal: &Journal,
+        name: &str,
+        keep: u64,
+    ) -> Result<(), CliError> {
+        let is_removed = |record: &Record| record.is_named(name) && clusters.of(record).is_none();
+        for record in journal.all()?.into_iter().filter(is_removed) {
+            let end = record.end.as_ref().map_or(record.at, |end| end.at);
+            let age = u64::try_from(seconds() - end).unwrap_or(0);
+            if record.is_unknown() {
+                self.unknown.push(record.token);
+            } else if record.fetched || age >= keep {
+                self.gone.push(record);
+            } else {
+                self.recorded.push(self::name(&record));
+            }
+        }
+        Ok(())
+    }
+
+    /// Deletes the records of clusters that are not in the file any more.
+    fn delete_removed(&mut self, journal: &Journal) -> Result<(), CliError> {
+        for record in std::mem::take(&mut self.gone) {
+            match journal.lock(&record.token)? {
+                Some(lock) => {
+                    journal.remove(&record.token, lock)?;
+                    self.gone.push(record);
+                }
+                None => self.active.push(name(&record)),
+            }
+        }
+        Ok(())
+    }
 }
 
 struct Cleaning<'a> {
@@ -104,7 +177,7 @@ struct Cleaning<'a> {
 impl Cleaning<'_> {
     /// Decides about each submission to the cluster. Nothing is deleted.
     fn plan(&self, keep: u64) -> Result<Plan, CliError> {
-        let is_here = |record: &Record| record.cluster.eq_ignore_ascii_case(&self.cluster.name);
+        let is_here = |record: &Record| self.clusters.of(record) == Some(self.cluster);
         let own = || -> Result<Vec<Record>, CliError> {
             Ok(self.journal.all()?.into_iter().filter(is_here).collect())
         };
@@ -276,22 +349,74 @@ impl Plan {
             (false, true) => ("was deleted", "freed"),
             (false, false) => ("were deleted", "freed"),
         };
-        let mut text = format!(
-            "{} to {cluster} {verb}; {} there {would} {}\n",
-            counted(self.old.len() as u64, "submission"),
-            if is_one { "its copy" } else { "their copies" },
-            kib(self.kib, Units::Exact)
-        );
+        let mut text = String::new();
+        if !self.old.is_empty() || self.gone.is_empty() {
+            text = format!(
+                "{} to {cluster} {verb}; {} there {would} {}\n",
+                counted(self.old.len() as u64, "submission"),
+                if is_one { "its copy" } else { "their copies" },
+                kib(self.kib, Units::Exact)
+            );
+        }
         text += &left(&self.active, &|_, their| format!("{their} job has not ended"));
         text += &left(&self.recent, &|_, their| {
             format!("{their} files were not fetched and {their} job ended recently (--older-than)")
+        });
+        text += &left(&self.recorded, &|_, their| {
+            format!(
+                "{their} cluster is not in clusters.toml any more, and did not report {their} end (--older-than)"
+            )
         });
         text += &left(&self.unknown, &|_, their| {
             format!("{their} outcome is unknown (slotd cluster resolve)")
         });
         for (why, names) in &self.odd {
-            text += &left(names, &|_, _| why.clone());
+            text += &left(names, &|_, _| safe(why));
         }
+        text += &self.removed(is_planned);
+        text += &self.local(is_planned);
         text
+    }
+
+    /// Returns the lines about clusters that are not in the file any more: what may be left there.
+    fn removed(&self, is_planned: bool) -> String {
+        let mut places: BTreeMap<(String, &str), Vec<&str>> = BTreeMap::new();
+        for record in &self.gone {
+            let link = record.link.as_ref().map_or(record.cluster.clone(), Link::to_string);
+            places.entry((link, &record.dir)).or_default().push(&record.token);
+        }
+        let lines = places.iter().map(|((link, dir), tokens)| {
+            let count = counted(tokens.len() as u64, "record");
+            let verb = match (is_planned, tokens.len()) {
+                (true, _) => "would be deleted",
+                (false, 1) => "was deleted",
+                (false, _) => "were deleted",
+            };
+            let tokens = tokens.join(" ");
+            safe(&format!(
+                "{count} of submissions to {link} {verb}, which is not in clusters.toml any more; copies may be left there in {dir}: {tokens}"
+            )) + "\n"
+        });
+        lines.collect()
+    }
+
+    /// Returns the lines about files of submissions that were killed on this host.
+    fn local(&self, is_planned: bool) -> String {
+        let count = self.leftovers.count;
+        let verb = match (is_planned, count) {
+            (_, 0) => return self.kept(),
+            (true, _) => "would be deleted",
+            (false, 1) => "was deleted",
+            (false, _) => "were deleted",
+        };
+        let files = counted(count, "file");
+        format!("{files} of interrupted submissions {verb} on this host\n{}", self.kept())
+    }
+
+    fn kept(&self) -> String {
+        let line = |(path, why): &(PathBuf, String)| {
+            safe(&format!("kept on this host: {}: {why}", path.display())) + "\n"
+        };
+        self.leftovers.kept.iter().map(line).collect()
     }
 }

@@ -1,66 +1,24 @@
-//! Jobs of other clusters in slotd's own commands: `wait`, `log`, `why` and `fetch` take `17@hpc`.
+//! Jobs of other clusters in slotd's own commands: `wait`, `log` and `why` take `17@hpc`.
 
 use super::super::Done;
+use super::named::{There, record, there};
 use super::remote::{
-    Remote, UNKNOWN, existing_journal, failure, journal, known, print, seconds, tell,
+    Messages, Remote, UNKNOWN, existing_journal, failure, known, print, safe, seconds, tell,
 };
 use crate::args::error::CliError;
 use crate::clusters::config::Cluster;
-use crate::clusters::journal::{End, Record};
-use crate::clusters::link::{self, Clusters, Ended, Input, Stream};
+use crate::clusters::journal::End;
+use crate::clusters::link::{Clusters, Ended, Input};
 use crate::clusters::program::{self, Place};
 use crate::clusters::states::{self, Standing};
-use crate::clusters::unpack;
-use crate::parse::error::shown;
-use crate::sys::beneath::Dir;
 use crate::sys::clock;
 use std::collections::BTreeMap;
-use std::fs::{self, DirBuilder};
-use std::io::{self, Read, Write};
-use std::os::unix::fs::DirBuilderExt;
+use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::{self, Receiver};
 use std::time::Duration;
 
 /// The time after which a job that is unknown to all commands is reported as UNKNOWN, in seconds.
 const UNKNOWN_AFTER: u64 = 120;
-
-/// Jobs of one cluster.
-pub struct There<'a> {
-    pub cluster: &'a Cluster,
-    pub ids: Vec<String>,
-}
-
-/// Returns whether a word names a job of another cluster.
-pub fn is_there(word: &str) -> bool {
-    word.contains('@')
-}
-
-/// Groups words such as `17@hpc` by cluster.
-///
-/// # Errors
-/// Fails if a word is not a job ID with a cluster of the file.
-pub fn named<'a>(words: &[String], clusters: &'a Clusters) -> Result<Vec<There<'a>>, CliError> {
-    let mut found: BTreeMap<&str, There<'_>> = BTreeMap::new();
-    for word in words {
-        let (id, name) = word.rsplit_once('@').unwrap_or(("", word));
-        let is_id = |part: &str| {
-            !part.is_empty() && part.len() < 19 && part.bytes().all(|b| b.is_ascii_digit())
-        };
-        if !id.split('_').all(is_id) || id.split('_').count() > 2 {
-            return Err(CliError::error(2, format!("invalid job ID: {}", shown(word)))
-                .hint("jobs of other clusters are written 17@hpc or 17_3@hpc"));
-        }
-        let cluster = clusters.find(name).ok_or_else(|| {
-            CliError::error(1, format!("No cluster '{}' known by database.", shown(name)))
-                .hint(format!("clusters are listed in {}", clusters.file.display()))
-        })?;
-        let there =
-            found.entry(&cluster.name).or_insert_with(|| There { cluster, ids: Vec::new() });
-        there.ids.push(id.to_owned());
-    }
-    Ok(found.into_values().collect())
-}
 
 /// Asks a cluster for the states of jobs with one query, and records which submissions have ended.
 /// The inner error is the end of a query that did not get an answer.
@@ -92,8 +50,8 @@ fn note_ends(cluster: &Cluster, ids: &[String], standings: &[Standing]) -> io::R
     let ends: BTreeMap<u64, End> = ids.iter().zip(standings).filter_map(ended).collect();
     let Some(journal) = existing_journal()?.filter(|_| !ends.is_empty()) else { return Ok(()) };
     for record in journal.all()? {
-        let is_here = record.cluster.eq_ignore_ascii_case(&cluster.name);
-        if let Some(end) = record.open_job().filter(|_| is_here).and_then(|job| ends.get(&job)) {
+        let job = record.open_job().filter(|_| record.is_at(cluster));
+        if let Some(end) = job.and_then(|job| ends.get(&job)) {
             // The clock of the cluster may be wrong, but no job ends before its submission.
             let end = End { at: end.at.max(record.at), ..end.clone() };
             journal.change(&record.token, |record| record.end = Some(end.clone()))?;
@@ -180,7 +138,7 @@ pub fn wait_for(clusters: &Clusters, cluster: &Cluster, ids: &[String]) -> Done 
 /// Fails with the first error, once all others have ended.
 pub fn wait(words: &[String], own: impl FnOnce() -> Done) -> Done {
     let clusters = known()?;
-    let there = named(words, &clusters)?;
+    let there = there(words, &clusters)?;
     std::thread::scope(|scope| {
         let clusters = &clusters;
         let threads: Vec<_> = there
@@ -199,12 +157,6 @@ pub fn wait(words: &[String], own: impl FnOnce() -> Done) -> Done {
         }
         worst
     })
-}
-
-/// Returns the record of a job that this host submitted.
-fn record(cluster: &Cluster, id: &str) -> Option<Record> {
-    let number = id.split('_').next()?.parse().ok()?;
-    journal().ok()?.of_job(&cluster.name, number).ok()?
 }
 
 /// The part of a command line of `slotd log` that concerns other clusters.
@@ -227,10 +179,10 @@ pub fn log(words: &[String], log: &Log) -> Done {
             "only one job can be logged if it is on another cluster: name one job",
         ));
     };
-    let there = named(std::slice::from_ref(word), &clusters)?;
+    let there = there(std::slice::from_ref(word), &clusters)?;
     let Some(There { cluster, ids }) = there.first() else { return Ok(0) };
     let id = &ids[0];
-    let record = record(cluster, id);
+    let record = record(cluster, id)?;
     let copied =
         record.as_ref().and_then(|record| record.copied.as_deref().map(|below| (record, below)));
     let place = copied.map(|(record, _)| Place { dir: &record.dir, token: &record.token });
@@ -238,9 +190,11 @@ pub fn log(words: &[String], log: &Log) -> Done {
     let fallback = copied.map_or(PathBuf::new(), |(_, below)| Path::new(below).join(&file));
     let follow = log.follow.then_some(cluster.poll.min(60));
     let body = program::log(place, id, log.error, log.lines, follow, &fallback.to_string_lossy());
-    let Some(ended) = Remote::new(cluster, &body, "scontrol")?.pass_through(Input::Nothing)? else {
-        return Ok(1);
-    };
+    let remote = Remote::new(cluster, &body, "scontrol")?;
+    let mut messages = Messages::default();
+    let ended = remote.pass_through(Input::Nothing, &mut |bytes| messages.feed(bytes))?;
+    drop(messages);
+    let Some(ended) = ended else { return Ok(1) };
     match ended {
         Ended::Code(0) if log.follow => wait_for(&clusters, cluster, ids),
         Ended::Code(code) => Ok(code),
@@ -255,7 +209,7 @@ pub fn log(words: &[String], log: &Log) -> Done {
 pub fn why(words: &[String]) -> Done {
     let clusters = known()?;
     let mut is_unknown = false;
-    for There { cluster, ids } in named(words, &clusters)? {
+    for There { cluster, ids } in there(words, &clusters)? {
         for id in ids {
             let output =
                 Remote::new(cluster, &program::show(&id), "scontrol")?.output(Input::Nothing)?;
@@ -266,7 +220,10 @@ pub fn why(words: &[String]) -> Done {
                 &String::from_utf8_lossy(&output.out),
                 &format!("{id}@{}", cluster.name),
             ) {
-                Some(text) => drop(print(text.as_bytes())?),
+                Some(text) => {
+                    let lines: Vec<String> = text.lines().map(|line| safe(line) + "\n").collect();
+                    print(lines.concat().as_bytes())?;
+                }
                 None => {
                     is_unknown = true;
                     tell(&format!("slotd: error: there is no job {id}@{}\n", cluster.name));
@@ -311,171 +268,9 @@ fn explanation(text: &str, job: &str) -> Option<String> {
     ))
 }
 
-#[derive(Debug, clap::Args)]
-#[command(after_help = "Examples:\n  slotd fetch 17@hpc\n  slotd fetch --into results 17@hpc")]
-pub struct FetchArgs {
-    /// Put the files into this directory, which must not exist or be empty [default: hpc-17]
-    #[arg(long, value_name = "DIR", value_hint = clap::ValueHint::DirPath)]
-    into: Option<PathBuf>,
-    /// The job: 17@hpc
-    #[arg(value_name = "JOB")]
-    job: String,
-}
-
-/// Copies the new and changed files of a job's run to a directory of their own.
-///
-/// # Errors
-/// Fails if this host did not submit the job, if it did not run in a copy of a work tree, if the
-/// directory is not empty, or if the cluster cannot be reached.
-pub fn fetch(args: &FetchArgs) -> Done {
-    let clusters = known()?;
-    let there = named(std::slice::from_ref(&args.job), &clusters)?;
-    let Some(There { cluster, ids }) = there.first() else { return Ok(0) };
-    let (id, name) = (&ids[0], &cluster.name);
-    let mut record = record(cluster, id).ok_or_else(|| {
-        CliError::error(
-            1,
-            format!("job {id}@{name} was not submitted from this host, so its files are not known"),
-        )
-        .hint(format!("`scontrol -M {name} show job {id}` shows its working directory"))
-    })?;
-    if record.copied.is_none() {
-        return Err(CliError::error(1, format!("job {id}@{name} did not run in a copy, so its files are where it wrote them"))
-            .hint(format!("`scontrol -M {name} show job {id}` shows its working directory; copy from there with scp")));
-    }
-    let journal = journal()?;
-    // Its directory there must not be deleted meanwhile.
-    let Some(_lock) = journal.lock(&record.token)? else {
-        return Err(CliError::error(
-            1,
-            format!("another slotd is fetching or deleting the files of job {id}@{name}"),
-        ));
-    };
-    let into = args.into.clone().unwrap_or_else(|| PathBuf::from(format!("{name}-{id}")));
-    let dir = own_directory(&into)?;
-    let body = program::fetch(Place { dir: &record.dir, token: &record.token });
-    let (sender, pieces) = mpsc::sync_channel(link::MOST_PIECES);
-    let (ended, unpacked) = std::thread::scope(|scope| {
-        let unpacking =
-            scope.spawn(|| unpack::unpack(&mut Pieces { pieces, rest: Vec::new() }, &dir));
-        let ended = Remote::new(cluster, &body, "tar").and_then(|remote| {
-            remote.run(Input::Nothing, &mut |stream, bytes| match stream {
-                // If unpacking fails, its own error is reported below.
-                Stream::Out => {
-                    let _ = sender.send(bytes.to_vec());
-                    Ok(())
-                }
-                Stream::Err => io::stderr().write_all(bytes),
-            })
-        });
-        drop(sender);
-        (ended, unpacking.join())
-    });
-    let (has_ended, is_whole) = match ended? {
-        Ended::Code(0) => (true, true),
-        Ended::Code(program::FETCHED_EARLY) => (false, true),
-        Ended::Code(program::FETCHED_PARTLY) => (false, false),
-        Ended::Code(_) => {
-            return Err(CliError::error(
-                1,
-                format!("the files of job {id}@{name} could not be packed there"),
-            ));
-        }
-        ended => return Err(failure(&clusters, cluster, &ended, "tar")),
-    };
-    let unpacked = unpacked
-        .unwrap_or_else(|_| Err(io::Error::other("unpacking failed unexpectedly: try again")))
-        .map_err(|error| {
-            CliError::error(
-                1,
-                format!(
-                    "cannot unpack the files of job {id}@{name} into {}: {error}",
-                    into.display()
-                ),
-            )
-        })?;
-    for (file, why) in &unpacked.left_out {
-        tell(&format!("slotd: not fetched: {}: {why}\n", shown(&file.to_string_lossy())));
-    }
-    if !is_whole {
-        tell(&format!(
-            "slotd: not fetched: directories of job {id}@{name} that cannot be read there\n"
-        ));
-    }
-    if has_ended && unpacked.left_out.is_empty() {
-        record.fetched = true;
-        journal.update(&record)?;
-    }
-    let count = unpacked.files.len();
-    let files = if count == 1 { "file" } else { "files" };
-    print(format!("{count} {files} in {}\n", into.display()).as_bytes())?;
-    Ok(u8::from(!unpacked.left_out.is_empty() || !is_whole))
-}
-
-/// Opens the directory for fetched files: a new one, or an empty one.
-fn own_directory(path: &Path) -> Result<Dir, CliError> {
-    let failed = |error: io::Error| CliError::error(1, format!("{}: {error}", path.display()));
-    match DirBuilder::new().mode(0o755).create(path) {
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-            let is_empty = fs::read_dir(path).map_err(failed)?.next().is_none();
-            if !is_empty {
-                return Err(CliError::error(
-                    1,
-                    format!(
-                        "{} is not empty, and fetched files never replace others",
-                        path.display()
-                    ),
-                )
-                .hint("name another directory with --into"));
-            }
-        }
-        other => other.map_err(failed)?,
-    }
-    Dir::open(path).map_err(failed)
-}
-
-/// The pieces of a stream that another thread receives.
-struct Pieces {
-    pieces: Receiver<Vec<u8>>,
-    rest: Vec<u8>,
-}
-
-impl Read for Pieces {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        while self.rest.is_empty() {
-            match self.pieces.recv() {
-                Ok(piece) => self.rest = piece,
-                Err(_) => return Ok(0),
-            }
-        }
-        let length = buffer.len().min(self.rest.len());
-        buffer[..length].copy_from_slice(&self.rest[..length]);
-        self.rest.drain(..length);
-        Ok(length)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::clusters::config;
-
-    #[test]
-    fn jobs_are_grouped_by_cluster() {
-        let list = config::parse(
-            "[[cluster]]\nname = \"hpc\"\nssh = \"h\"\n[[cluster]]\nname = \"b\"\nssh = \"b\"\n",
-        )
-        .unwrap();
-        let clusters = Clusters { file: "/f".into(), list };
-        let words = ["17@HPC", "3@b", "18_2@hpc"].map(str::to_owned);
-        let there = named(&words, &clusters).unwrap();
-        let found: Vec<_> =
-            there.iter().map(|t| (t.cluster.name.as_str(), t.ids.join(" "))).collect();
-        assert_eq!(found, [("b", "3".to_owned()), ("hpc", "17 18_2".to_owned())]);
-        for bad in ["x@hpc", "@hpc", "1;id@hpc", "1_2_3@hpc", "17@nosuch", "17@", "_1@hpc"] {
-            assert!(named(&[bad.to_owned()], &clusters).is_err(), "{bad}");
-        }
-    }
 
     #[test]
     fn a_job_is_explained_in_the_words_of_the_cluster() {

@@ -7,12 +7,16 @@ use crate::clusters::journal::Journal;
 use crate::clusters::link::{self, Call, Clusters, Ended, Input, Output, Stream};
 use crate::clusters::program;
 use crate::parse::error::shown;
+use crate::render::text::printable;
 use crate::sys::clock;
 use std::io::{self, Write};
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::sync::Once;
+
+/// The longest line of a message that is printed as one, in bytes.
+const MOST_LINE: usize = 16 << 10;
 
 /// The exit code if it is unknown whether a job exists (`EX_TEMPFAIL` of sysexits.h).
 pub const UNKNOWN: i32 = 75;
@@ -80,6 +84,11 @@ pub fn shared(cluster: &Cluster) -> Result<Option<PathBuf>, CliError> {
     Ok(checked.ok().flatten())
 }
 
+/// Returns Slurm's words about a new job.
+pub fn submitted(job: u64, cluster: &str) -> String {
+    format!("Submitted batch job {job} on cluster {cluster}\n")
+}
+
 /// Returns the journal if this host has submitted jobs to other clusters.
 ///
 /// # Errors
@@ -87,7 +96,7 @@ pub fn shared(cluster: &Cluster) -> Result<Option<PathBuf>, CliError> {
 pub fn existing_journal() -> io::Result<Option<Journal>> {
     match journal_dir() {
         Ok(dir) => Journal::existing(dir),
-        Err(error) => Err(io::Error::other(error.text("").trim().to_owned())),
+        Err(error) => Err(io::Error::other(error.message())),
     }
 }
 
@@ -183,12 +192,16 @@ impl Remote<'_> {
         self.call().output(input).map_err(|error| self.not_started(&error))
     }
 
-    /// Runs the program and prints its output as it arrives. Returns `None` if nobody reads standard
-    /// output any more, which ends the program.
+    /// Runs the program and prints its output as it arrives, and its messages as `messages` does.
+    /// Returns `None` if nobody reads standard output any more, which ends the program.
     ///
     /// # Errors
     /// Fails like [`Self::run`].
-    pub fn pass_through(&self, input: Input<'_>) -> Result<Option<Ended>, CliError> {
+    pub fn pass_through(
+        &self,
+        input: Input<'_>,
+        messages: &mut dyn FnMut(&[u8]) -> io::Result<()>,
+    ) -> Result<Option<Ended>, CliError> {
         let mut is_read = true;
         let ended = self.run(input, &mut |stream, bytes| match stream {
             Stream::Out => {
@@ -198,7 +211,7 @@ impl Remote<'_> {
                 is_read &= kind != Some(io::ErrorKind::BrokenPipe);
                 printed
             }
-            Stream::Err => io::stderr().write_all(bytes),
+            Stream::Err => messages(bytes),
         });
         if is_read { ended.map(Some) } else { Ok(None) }
     }
@@ -301,6 +314,48 @@ pub fn print(text: &[u8]) -> Done {
         Ok(()) => Ok(0),
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(1),
         Err(error) => Err(CliError::error(1, format!("cannot write to standard output: {error}"))),
+    }
+}
+
+/// Escapes what a terminal would interpret. Everything that a cluster says goes through it, except
+/// the output of commands that pass through.
+pub fn safe(text: &str) -> String {
+    printable(text.into(), true).into_owned()
+}
+
+/// Prints the messages of a program to standard error, line by line and escaped.
+#[derive(Debug, Default)]
+pub struct Messages {
+    line: Vec<u8>,
+}
+
+impl Messages {
+    /// Prints the lines that end in these bytes.
+    ///
+    /// # Errors
+    /// Never fails: an error on standard error cannot be reported anywhere.
+    pub fn feed(&mut self, bytes: &[u8]) -> io::Result<()> {
+        for piece in bytes.split_inclusive(|byte| *byte == b'\n') {
+            self.line.extend_from_slice(piece);
+            if piece.ends_with(b"\n") || self.line.len() >= MOST_LINE {
+                self.flush();
+            }
+        }
+        Ok(())
+    }
+
+    fn flush(&mut self) {
+        let line = std::mem::take(&mut self.line);
+        let text = String::from_utf8_lossy(&line);
+        tell(&format!("{}\n", safe(text.trim_end_matches(['\n', '\r']))));
+    }
+}
+
+impl Drop for Messages {
+    fn drop(&mut self) {
+        if !self.line.is_empty() {
+            self.flush();
+        }
     }
 }
 

@@ -1,10 +1,11 @@
 //! `sbatch -M`: chooses a cluster, stages the submission, and submits it exactly once.
 
 use super::super::launch::tell;
+use super::super::origin;
+use super::super::output::print_bytes;
 use super::super::sbatch::{ENTRY, Text, find_script, read, refuse, wrapped};
-use super::super::{ask_job_list, origin};
 use super::jobs::wait_for;
-use super::remote::{UNKNOWN, journal, print, seconds};
+use super::remote::{UNKNOWN, journal, print, seconds, submitted};
 use super::{Elsewhere, take_out};
 use crate::args::error::{CliError, Mark};
 use crate::args::getopt::Remaining;
@@ -14,17 +15,16 @@ use crate::clusters::config::Cluster;
 use crate::clusters::journal::{Lock, Record};
 use crate::clusters::link::{self, Ended, Output};
 use crate::clusters::token::{self, Outcome, State};
-use crate::model::query::JobQuery;
 use crate::parse::directive::directives;
-use crate::parse::error::shown;
-use crate::parse::{ids, script};
-use crate::protocol::request::Request;
+use crate::parse::script;
+use dependencies::Dependencies;
 use exchange::Exchange;
 use staged::Begin;
 use std::io::{self, Write};
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 
+mod dependencies;
 pub mod exchange;
 mod staged;
 mod trials;
@@ -120,7 +120,10 @@ fn job(left: &Remaining, script: Option<Vec<u8>>, origin: &Origin) -> Result<Bat
 /// Submits on this host, which was the best choice. The script is passed on, because it may have
 /// come from standard input.
 fn on_this_host(elsewhere: &Elsewhere<'_>, job: &Batch) -> super::Done {
-    let words = [&["--clusters=slotd".to_owned()], elsewhere.left.words.as_slice()].concat();
+    let words = Dependencies::of(elsewhere, job)?
+        .here(&elsewhere.left.words)
+        .map_err(|why| why.refuse("Batch job submission failed"))?;
+    let words = [&["--clusters=slotd".to_owned()], words.as_slice()].concat();
     let mut child = Command::new("/proc/self/exe")
         .arg0(elsewhere.entry.name())
         .args(words)
@@ -135,45 +138,6 @@ fn on_this_host(elsewhere: &Elsewhere<'_>, job: &Batch) -> super::Done {
     Ok(child.wait()?.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(1))
 }
 
-/// The jobs in a list of dependencies.
-#[derive(Debug, PartialEq, Eq)]
-struct Awaited<'a> {
-    /// The list in Slurm's form, without names of clusters.
-    written: String,
-    /// The jobs that were written without a cluster.
-    unmarked: Vec<&'a str>,
-}
-
-/// Reads a list of dependencies such as `afterok:17@hpc:18+5,singleton`. The error is a word that
-/// names a job of another cluster.
-fn depends_on<'a>(list: &'a str, cluster: &str) -> Result<Awaited<'a>, &'a str> {
-    let mut found = Awaited { written: String::new(), unmarked: Vec::new() };
-    for piece in list.split_inclusive([',', '?', ':']) {
-        let word = piece.trim_end_matches([',', '?', ':']);
-        match word.split_once('@') {
-            _ if word.contains(';') => return Err(word),
-            Some((job, rest)) => {
-                // The delay of `after` may be on either side.
-                let (name, delay) = rest.find('+').map_or((rest, ""), |at| rest.split_at(at));
-                if !name.eq_ignore_ascii_case(cluster) {
-                    return Err(word);
-                }
-                found.written.push_str(job);
-                found.written.push_str(delay);
-            }
-            None => {
-                let job = word.split('+').next().unwrap_or_default();
-                if job.starts_with(|c: char| c.is_ascii_digit()) {
-                    found.unmarked.push(job);
-                }
-                found.written.push_str(word);
-            }
-        }
-        found.written.push_str(&piece[word.len()..]);
-    }
-    Ok(found)
-}
-
 struct Submitting<'a> {
     elsewhere: &'a Elsewhere<'a>,
     cluster: &'a Cluster,
@@ -184,13 +148,33 @@ struct Submitting<'a> {
 
 impl Submitting<'_> {
     fn run(&self) -> super::Done {
-        let options = self.dependencies()?;
         let journal = journal()?;
+        let dependencies = Dependencies::of(self.elsewhere, self.job)?;
+        let options = dependencies
+            .there(self.cluster, &self.job.options)
+            .map_err(|why| why.refuse("Batch job submission failed"))?;
         let token = link::random()?;
-        let staged = self.stage(&journal, &token)?;
+        let failed = |error: io::Error| {
+            CliError::error(
+                1,
+                format!(
+                    "the submission cannot be recorded in {}: {error}",
+                    journal.dir().display()
+                ),
+            )
+        };
+        let lock = journal.claim(&token).map_err(failed)?;
+        let staged = match self.stage(&journal, &token) {
+            Ok(staged) => staged,
+            Err(error) => {
+                journal.abandon(&token, lock);
+                return Err(error);
+            }
+        };
         let mut record = Record {
             token,
             cluster: self.cluster.name.clone(),
+            link: Some(self.cluster.link.clone()),
             at: seconds(),
             dir: self.cluster.dir.clone(),
             copied: match &staged.start {
@@ -204,16 +188,7 @@ impl Submitting<'_> {
             end: None,
             fetched: false,
         };
-        let failed = |error: io::Error| {
-            CliError::error(
-                1,
-                format!(
-                    "the submission cannot be recorded in {}: {error}",
-                    journal.dir().display()
-                ),
-            )
-        };
-        let lock = journal.add(&record).map_err(failed)?;
+        let lock = journal.add(&record, lock).map_err(failed)?;
         let options = [self.cluster.options.as_slice(), &options].concat();
         let mut exchange = Exchange {
             cluster: self.cluster,
@@ -231,7 +206,7 @@ impl Submitting<'_> {
         let noted = journal.update(&record);
         drop::<Lock>(lock);
         if let Err(error) = noted {
-            tell(&format!("sbatch: warning: {}\n", failed(error).text("").trim()));
+            tell(&format!("sbatch: warning: {}\n", failed(error).message()));
         }
         self.report(&exchange, outcome, &record.token)
     }
@@ -245,45 +220,6 @@ impl Submitting<'_> {
             Err(_) => words.iter().any(|word| word == "-H" || word == "--hold"),
         };
         self.left.has("hold") || is_held(&self.cluster.options) || is_held(&words)
-    }
-
-    /// Refuses dependencies on jobs of other clusters, and writes those on this cluster's jobs
-    /// (`17@hpc`) as Slurm does. A number is a job of the target cluster, as in Slurm, unless only
-    /// this host knows it.
-    fn dependencies(&self) -> Result<Vec<String>, CliError> {
-        let options = &self.job.options;
-        let Some(list) = self.left.value("dependency") else { return Ok(options.clone()) };
-        let name = &self.cluster.name;
-        let do_not_cross = |what: &str| {
-            CliError::error(1, "Batch job submission failed: Job dependency problem")
-                .hint(format!("{what}: dependencies do not cross clusters"))
-        };
-        let jobs = depends_on(list, name)
-            .map_err(|word| do_not_cross(&format!("{} is not a job of {name}", shown(word))))?;
-        let own = journal().ok();
-        for number in &jobs.unmarked {
-            let id: Option<u64> = number.split('_').next().and_then(|id| id.parse().ok());
-            let is_theirs = id.is_some_and(|id| {
-                own.as_ref().is_some_and(|own| matches!(own.of_job(name, id), Ok(Some(_))))
-            });
-            let Ok(refs) = ids::parse_job_list(number) else { continue };
-            let query = Request::Jobs(JobQuery { without_steps: true, ..JobQuery::of(refs) });
-            let is_ours = ask_job_list(&query).is_ok_and(|list| !list.jobs.is_empty());
-            if is_ours && !is_theirs {
-                let what = format!(
-                    "job {number} is a job of this host; write {number}@{name} for a job of {name}"
-                );
-                return Err(do_not_cross(&what));
-            }
-        }
-        if jobs.written == list {
-            return Ok(options.clone());
-        }
-        // The last option counts, so this one may be anywhere.
-        let left = take_out(&ENTRY, options, &["dependency"])
-            .map_err(|error| error.refuse(Mark::Plain, "", "sbatch", ENTRY.applet.usage_exit))?;
-        let own = format!("--dependency={}", jobs.written);
-        Ok([left.words.as_slice(), &[own]].concat())
     }
 
     /// Prints sbatch's output, and waits for the job with `-W`.
@@ -301,7 +237,13 @@ impl Submitting<'_> {
                     }
                     _ => self.renamed(&answer.out),
                 };
-                print(&text)?;
+                if let Err(error) = print_bytes(&text) {
+                    // The job exists all the same.
+                    let text = job.map_or(String::from_utf8_lossy(&text).into_owned(), |job| {
+                        submitted(job, &self.cluster.name)
+                    });
+                    return Err(error.and(Mark::Bare, text.trim_end()));
+                }
                 if !self.left.has("wait") {
                     return Ok(0);
                 }
@@ -357,11 +299,7 @@ impl Submitting<'_> {
 
     fn words(&self, job: u64) -> String {
         let name = &self.cluster.name;
-        if self.left.has("parsable") {
-            format!("{job};{name}\n")
-        } else {
-            format!("Submitted batch job {job} on cluster {name}\n")
-        }
+        if self.left.has("parsable") { format!("{job};{name}\n") } else { submitted(job, name) }
     }
 
     /// Returns sbatch's output with the cluster's name in this host's file.
@@ -377,35 +315,5 @@ impl Submitting<'_> {
             }
         }
         all
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_cluster_of_a_dependency_is_compared_as_a_whole() {
-        let awaited = |written: &str, unmarked: &[&'static str]| {
-            Ok(Awaited { written: written.to_owned(), unmarked: unmarked.to_vec() })
-        };
-        let of = |list| depends_on(list, "hpc");
-        assert_eq!(of("afterok:17@HPC"), awaited("afterok:17", &[]));
-        assert_eq!(of("after:17@hpc+5:18+3@hpc"), awaited("after:17+5:18+3", &[]));
-        assert_eq!(
-            of("afterok:17_3:18+5@hpc,afterany:9?singleton"),
-            awaited("afterok:17_3:18+5,afterany:9?singleton", &["17_3", "9"])
-        );
-        assert_eq!(of("singleton"), awaited("singleton", &[]));
-        for (list, word) in [
-            ("afterok:17@hpc2", "17@hpc2"),
-            ("afterok:1@hpc:17@hp", "17@hp"),
-            ("afterok:17@hpc@hpc", "17@hpc@hpc"),
-            ("afterok:17@", "17@"),
-            ("afterok:17;hpc", "17;hpc"),
-        ] {
-            assert_eq!(of(list), Err(word), "{list}");
-        }
-        assert_eq!(depends_on("afterok:17@hpc2", "hpc2"), awaited("afterok:17", &[]));
     }
 }

@@ -372,19 +372,22 @@ pub const SLOTD_COMMANDS: &[(&str, &str)] = &[
     (
         "cluster",
         "Manages the clusters of ~/.config/slotd/clusters.toml, which -M of sbatch, squeue, sacct, sinfo, scancel, scontrol, \
-         sprio and sdiag names. list prints them, and the submissions whose outcome is unknown. check connects to one, looks \
+         sprio and sdiag names. list prints them, the latest jobs submitted to them whose end is not known, and the submissions \
+         whose outcome is unknown; it exits with 1 if the record of a submission cannot be read. check connects to one, looks \
          for what is missing there, and suggests a fix for each problem. login opens a shared connection, which all later calls \
          use, and is the only call that prompts. clean deletes the copies of work trees whose jobs have ended, if their files \
          were fetched or if they ended longer ago than keep in clusters.toml; it asks for confirmation, never deletes anything \
-         whose job has not ended or is unknown, and exits with 1 if it could not delete all of them. resolve finds out whether a submission became a job: it exits with 0 and \
-         prints the job, with 1 if there is no job and it is safe to submit again, and with 75 if it cannot be known yet.",
+         whose job has not ended or is unknown, and exits with 1 if it could not delete all of them. It also deletes files of \
+         submissions that were killed on this host, and, by their age, the records of a cluster that is not in clusters.toml \
+         any more, whose copies it names. resolve finds out whether a submission became a job: it exits with 0 and prints the \
+         job, with 1 if there is no job and it is safe to submit again, and with 75 if it cannot be known yet.",
     ),
     (
         "fetch",
         "Copies the files that a job on another cluster wrote in its copy of the work tree to a directory of their own, which \
          must be new or empty. Files with names or links that lead out of the directory, devices, FIFOs and hard links are \
-         left out and reported, and the exit code is 1 then. Once the files of a job that has ended were fetched, slotd cluster \
-         clean deletes its copy there.",
+         left out and reported, and the exit code is 1 then. If the connection breaks or the disk is full, no file is kept. Once \
+         the files of a job that has ended were fetched, slotd cluster clean deletes its copy there.",
     ),
     (
         "log",

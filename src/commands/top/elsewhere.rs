@@ -31,7 +31,7 @@ pub struct Answered {
 pub struct Elsewhere {
     dir: PathBuf,
     watch: Option<FileWatch>,
-    /// By name, as in the journal.
+    /// By name.
     clusters: BTreeMap<String, Watched>,
     /// Why the journal or clusters.toml cannot be read.
     problem: Option<String>,
@@ -106,21 +106,24 @@ impl Elsewhere {
             }
         };
         self.problem = None;
+        if records.iter().all(|record| record.open_job().is_none()) && self.clusters.is_empty() {
+            return;
+        }
+        let known = known();
         let mut listed: BTreeMap<String, BTreeMap<u64, Record>> = BTreeMap::new();
         for record in records {
             let State::Submitted(Some(job)) = record.state else { continue };
+            let name = name(known.as_ref().ok(), &record);
             // A job that ended while it was shown stays in the list.
-            let was_shown =
-                self.clusters.get(&record.cluster).is_some_and(|one| one.jobs.contains_key(&job));
+            let was_shown = self.clusters.get(&name).is_some_and(|one| one.jobs.contains_key(&job));
             if record.open_job().is_some() || was_shown {
-                listed.entry(record.cluster.clone()).or_default().insert(job, record);
+                listed.entry(name).or_default().insert(job, record);
             }
         }
         if listed.is_empty() {
             self.clusters.clear();
             return;
         }
-        let known = known();
         if let Err(error) = &known {
             self.problem = error.lines.first().map(|(_, text)| text.clone());
         }
@@ -220,6 +223,19 @@ impl Elsewhere {
         };
         let problem = self.problem.iter().cloned().map(Line::Problem);
         problem.chain(self.clusters.iter().flat_map(of_cluster)).collect()
+    }
+}
+
+/// Returns the name under which a submission is listed: that of its cluster in the file, or the
+/// recorded one, with the host if the file gives this name to another cluster.
+fn name(known: Option<&Clusters>, record: &Record) -> String {
+    let recorded = &record.cluster;
+    match (known.and_then(|known| known.of(record)), &record.link) {
+        (Some(cluster), _) => cluster.name.clone(),
+        (None, Some(link)) if known.is_some_and(|known| known.find(recorded).is_some()) => {
+            format!("{recorded} ({link})")
+        }
+        (None, _) => recorded.clone(),
     }
 }
 

@@ -7,9 +7,9 @@ use crate::args::error::CliError;
 use crate::clusters::config::Cluster;
 use crate::clusters::link::{Ended, Input, Output};
 use crate::clusters::program::{self, Launch, Start};
-use crate::clusters::token::{self, Action, Fact, Job, Outcome, Submission};
+use crate::clusters::token::{self, Action, Answer, Fact, Job, Outcome, Submission};
 use crate::sys::clock;
-use std::io;
+use std::io::{self, Write};
 use std::ops::ControlFlow;
 use std::time::Duration;
 
@@ -189,9 +189,24 @@ impl Exchange<'_> {
                 let (fact, answer) = read_report(&output.out, output.err);
                 self.not_reached = None;
                 self.answer = answer.or(self.answer.take());
+                if matches!(fact, Fact::Answered { answer: Answer::Strange, .. }) {
+                    self.report_strange();
+                }
                 fact
             }
         }
+    }
+
+    /// Prints the output of an sbatch whose end does not show whether there is a job, before it is
+    /// looked up.
+    fn report_strange(&mut self) {
+        let Some(Output { ended: Ended::Code(code), out, err }) = &mut self.answer else { return };
+        // An error on standard error cannot be reported anywhere.
+        let _ = io::stderr().write_all(&[std::mem::take(out), std::mem::take(err)].concat());
+        tell(&format!(
+            "sbatch: error: sbatch of cluster {} exited with {code}, which does not show whether there is a job; looking for it\n",
+            self.cluster.name
+        ));
     }
 
     /// Returns the ID of a job whose ID sbatch did not print.

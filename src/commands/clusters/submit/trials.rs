@@ -3,6 +3,7 @@
 use super::super::super::Done;
 use super::super::Elsewhere;
 use super::super::remote::{Remote, tell};
+use super::dependencies::Dependencies;
 use super::{Batch, OWN_NAME, directive};
 use crate::args::error::{CliError, Mark};
 use crate::clusters::choice::Place;
@@ -15,7 +16,7 @@ use std::process::{Command, Stdio};
 
 /// The body of `sbatch --test-only`, which reads the script from standard input. `comparable`: it
 /// prints times that can be compared with those of other clusters.
-fn trial(cluster: &Cluster, job: &Batch, comparable: bool) -> Vec<u8> {
+fn trial(cluster: &Cluster, job: &Batch, options: &[String], comparable: bool) -> Vec<u8> {
     let mut body = Vec::new();
     if comparable {
         body.extend_from_slice(
@@ -26,7 +27,7 @@ fn trial(cluster: &Cluster, job: &Batch, comparable: bool) -> Vec<u8> {
     if directive(&job.text).is_some() {
         body.extend_from_slice(OWN_NAME);
     }
-    let words = cluster.options.iter().chain(&job.options).map(String::as_str);
+    let words = cluster.options.iter().chain(options).map(String::as_str);
     body.push(b' ');
     body.extend_from_slice(&program::line(words));
     body
@@ -41,9 +42,12 @@ fn script_input(job: &Batch) -> Input<'_> {
 /// # Errors
 /// Fails if the cluster cannot be reached.
 pub fn test_only(elsewhere: &Elsewhere<'_>, cluster: &Cluster, job: &Batch) -> Done {
-    let body = trial(cluster, job, false);
+    let options = Dependencies::of(elsewhere, job)?
+        .there(cluster, &job.options)
+        .map_err(|why| why.refuse("Batch job submission failed"))?;
+    let body = trial(cluster, job, &options, false);
     let remote = Remote::new(cluster, &body, "sbatch")?;
-    match remote.pass_through(script_input(job))? {
+    match remote.pass_through(script_input(job), &mut |bytes| io::stderr().write_all(bytes))? {
         None => Ok(1),
         Some(Ended::Code(code)) => Ok(code),
         Some(ended) => Err(elsewhere.failure(cluster, &ended)),
@@ -58,11 +62,23 @@ struct Trial {
 }
 
 fn trials(elsewhere: &Elsewhere<'_>, job: &Batch) -> Vec<Trial> {
-    let ask = |place: Place| match elsewhere.cluster(place) {
-        Some(cluster) => {
-            Remote::new(cluster, &trial(cluster, job, true), "sbatch")?.output(script_input(job))
+    let ask = |place: Place| {
+        let dependencies = Dependencies::of(elsewhere, job)?;
+        let problem = || format!("Problem with submit to cluster {}", elsewhere.name_of(place));
+        match elsewhere.cluster(place) {
+            Some(cluster) => {
+                let options = dependencies
+                    .there(cluster, &job.options)
+                    .map_err(|why| why.refuse(&problem()))?;
+                let body = trial(cluster, job, &options, true);
+                Remote::new(cluster, &body, "sbatch")?.output(script_input(job))
+            }
+            None => {
+                let options =
+                    dependencies.here(&job.options).map_err(|why| why.refuse(&problem()))?;
+                local_trial(&here_words(&options), &job.text, true)
+            }
         }
-        None => local_trial(&here_words(job), &job.text, true),
     };
     std::thread::scope(|scope| {
         let started: Vec<_> = elsewhere
@@ -165,7 +181,10 @@ pub fn try_all(elsewhere: &Elsewhere<'_>, job: &Batch) -> Done {
     match elsewhere.cluster(choose(elsewhere, job)?) {
         Some(cluster) => test_only(elsewhere, cluster, job),
         None => {
-            let output = local_trial(&here_words(job), &job.text, false)?;
+            let options = Dependencies::of(elsewhere, job)?
+                .here(&job.options)
+                .map_err(|why| why.refuse("Batch job submission failed"))?;
+            let output = local_trial(&here_words(&options), &job.text, false)?;
             io::stderr().write_all(&output.err)?;
             match output.ended {
                 Ended::Code(code) => Ok(code),
@@ -176,6 +195,6 @@ pub fn try_all(elsewhere: &Elsewhere<'_>, job: &Batch) -> Done {
 }
 
 /// Returns the options of a trial on this host.
-fn here_words(job: &Batch) -> Vec<String> {
-    [&["--clusters=slotd".to_owned(), "--test-only".to_owned()], job.options.as_slice()].concat()
+fn here_words(options: &[String]) -> Vec<String> {
+    [&["--clusters=slotd".to_owned(), "--test-only".to_owned()], options].concat()
 }
