@@ -129,12 +129,8 @@ fn may_name_clusters(word: impl AsRef<OsStr>) -> bool {
     }
 }
 
-fn grammar(entry: &Entry) -> Grammar {
-    Grammar::of(&entry.definition())
-}
-
 fn take_out(entry: &Entry, words: &[String], names: &[&str]) -> Result<Remaining, GetoptError> {
-    grammar(entry).take_out(words, entry.applet.operands, names)
+    Grammar::of(&entry.definition()).take_out(words, entry.applet.operands, names)
 }
 
 /// A command line with the clusters that it names.
@@ -202,6 +198,11 @@ impl Elsewhere<'_> {
             Place::ThisHost => None,
             Place::Other(i) => self.clusters.list.get(i),
         }
+    }
+
+    /// Returns the named clusters other than this host.
+    fn others(&self) -> Vec<&Cluster> {
+        self.places.iter().filter_map(|place| self.cluster(*place)).collect()
     }
 
     fn name_of(&self, place: Place) -> &str {

@@ -5,8 +5,8 @@
 //! anything fails, it is deleted; if this process is killed, the next fetch of the job deletes it.
 //!
 //! The directory may be anything that its path allows others to put there. A link, a file, a FIFO,
-//! and a directory with other files are refused. Of the unfinished directory of an earlier fetch
-//! only a real directory of this user is deleted, without following links.
+//! and a directory with other files are refused. The unfinished directory of an earlier fetch is
+//! deleted only if it is a real directory of this user, and without following links.
 
 use super::super::Done;
 use super::named::{There, record, there};

@@ -120,7 +120,7 @@ fn job(left: &Remaining, script: Option<Vec<u8>>, origin: &Origin) -> Result<Bat
 /// Submits on this host, which was the best choice. The script is passed on, because it may have
 /// come from standard input.
 fn on_this_host(elsewhere: &Elsewhere<'_>, job: &Batch) -> super::Done {
-    let words = Dependencies::of(elsewhere, job)?
+    let words = Dependencies::of(elsewhere.others(), &job.text)?
         .here(&elsewhere.left.words)
         .map_err(|why| why.refuse("Batch job submission failed"))?;
     let words = [&["--clusters=slotd".to_owned()], words.as_slice()].concat();
@@ -149,7 +149,7 @@ struct Submitting<'a> {
 impl Submitting<'_> {
     fn run(&self) -> super::Done {
         let journal = journal()?;
-        let dependencies = Dependencies::of(self.elsewhere, self.job)?;
+        let dependencies = Dependencies::of(self.elsewhere.others(), &self.job.text)?;
         let options = dependencies
             .there(self.cluster, &self.job.options)
             .map_err(|why| why.refuse("Batch job submission failed"))?;

@@ -5,24 +5,24 @@
 //! another cluster does. `17@hpc` is a job of that cluster alone.
 
 use super::super::super::ask_job_list;
+use super::super::super::sbatch::ENTRY;
 use super::super::remote::existing_journal;
-use super::super::{Elsewhere, grammar};
-use super::{Batch, ENTRY, directive_words};
 use crate::CLUSTER;
 use crate::args::error::CliError;
-use crate::args::getopt::{Operands, Remaining};
+use crate::args::getopt::{Grammar, Operands, Remaining};
 use crate::clusters::config::Cluster;
 use crate::clusters::journal::{Origin, Record, origin};
 use crate::model::query::JobQuery;
 use crate::model::{JobId, JobRef};
+use crate::parse::directive::directives;
 use crate::parse::error::shown;
 use crate::parse::ids::split_outside_brackets;
 use crate::protocol::request::Request;
 
 /// The clusters of a submission and what they may depend on.
 pub struct Dependencies<'a> {
-    elsewhere: &'a Elsewhere<'a>,
-    job: &'a Batch,
+    clusters: Vec<&'a Cluster>,
+    script: &'a [u8],
     /// Submissions of this host to other clusters.
     records: Vec<Record>,
 }
@@ -42,9 +42,9 @@ impl Crosses {
 impl<'a> Dependencies<'a> {
     /// # Errors
     /// Fails if the journal of submissions cannot be read.
-    pub fn of(elsewhere: &'a Elsewhere<'a>, job: &'a Batch) -> Result<Dependencies<'a>, CliError> {
+    pub fn of(clusters: Vec<&'a Cluster>, script: &'a [u8]) -> Result<Dependencies<'a>, CliError> {
         let records = existing_journal()?.map_or(Ok(Vec::new()), |journal| journal.all())?;
-        Ok(Dependencies { elsewhere, job, records })
+        Ok(Dependencies { clusters, script, records })
     }
 
     /// Returns these options of sbatch as the cluster takes them: `17@hpc` becomes `17`.
@@ -70,12 +70,10 @@ impl<'a> Dependencies<'a> {
     /// Fails if the job depends on a job of another cluster.
     pub fn here(&self, words: &[String]) -> Result<Vec<String>, Crosses> {
         self.checked(CLUSTER, &[], words, |number| {
-            let mut clusters =
-                self.elsewhere.places.iter().filter_map(|at| self.elsewhere.cluster(*at));
-            let knows = |cluster: &&Cluster| {
+            let knows = |cluster: &&&Cluster| {
                 matches!(origin(&self.records, cluster, number), Origin::Here(_))
             };
-            let theirs = clusters.find(knows).filter(|_| !is_of_this_host(number));
+            let theirs = self.clusters.iter().find(knows).filter(|_| !is_of_this_host(number));
             theirs.map(|cluster| format!("job {number} is a job of {}", cluster.name))
         })
     }
@@ -89,7 +87,9 @@ impl<'a> Dependencies<'a> {
         words: &[String],
         foreign: impl Fn(u64) -> Option<String>,
     ) -> Result<Vec<String>, Crosses> {
-        let of_script = directive_words(&self.job.text).unwrap_or_default();
+        let text = String::from_utf8_lossy(self.script);
+        let lines = directives(&text).unwrap_or_default();
+        let of_script: Vec<String> = lines.into_iter().flat_map(|line| line.words).collect();
         let sources = [(words, ENTRY.applet.operands), (configured, Operands::Anywhere)];
         // A word after an option that slotd does not know must not hide a directive.
         let sources = sources.into_iter().chain([(of_script.as_slice(), Operands::Anywhere)]);
@@ -117,7 +117,7 @@ impl<'a> Dependencies<'a> {
 }
 
 fn take_out(words: &[String], operands: Operands) -> Option<Remaining> {
-    grammar(&ENTRY).take_out(words, operands, &["dependency"]).ok()
+    Grammar::of(&ENTRY.definition()).take_out(words, operands, &["dependency"]).ok()
 }
 
 /// Returns whether this host has a job with this ID.

@@ -42,7 +42,7 @@ fn script_input(job: &Batch) -> Input<'_> {
 /// # Errors
 /// Fails if the cluster cannot be reached.
 pub fn test_only(elsewhere: &Elsewhere<'_>, cluster: &Cluster, job: &Batch) -> Done {
-    let options = Dependencies::of(elsewhere, job)?
+    let options = Dependencies::of(elsewhere.others(), &job.text)?
         .there(cluster, &job.options)
         .map_err(|why| why.refuse("Batch job submission failed"))?;
     let body = trial(cluster, job, &options, false);
@@ -63,7 +63,7 @@ struct Trial {
 
 fn trials(elsewhere: &Elsewhere<'_>, job: &Batch) -> Vec<Trial> {
     let ask = |place: Place| {
-        let dependencies = Dependencies::of(elsewhere, job)?;
+        let dependencies = Dependencies::of(elsewhere.others(), &job.text)?;
         let problem = || format!("Problem with submit to cluster {}", elsewhere.name_of(place));
         match elsewhere.cluster(place) {
             Some(cluster) => {
@@ -181,7 +181,7 @@ pub fn try_all(elsewhere: &Elsewhere<'_>, job: &Batch) -> Done {
     match elsewhere.cluster(choose(elsewhere, job)?) {
         Some(cluster) => test_only(elsewhere, cluster, job),
         None => {
-            let options = Dependencies::of(elsewhere, job)?
+            let options = Dependencies::of(elsewhere.others(), &job.text)?
                 .here(&job.options)
                 .map_err(|why| why.refuse("Batch job submission failed"))?;
             let output = local_trial(&here_words(&options), &job.text, false)?;
