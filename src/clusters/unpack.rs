@@ -330,7 +330,7 @@ mod tests {
         assert_eq!(found.len(), size);
         assert!(found.blocks() * 512 < 4 << 20, "{}", found.blocks());
         let (whole, file) = (size as usize, File::open(dir.path().join("sparse")).unwrap());
-        let mut read = vec![0; 5];
+        let mut read = [0; 5];
         for at in &places {
             let length = 5.min(whole - usize::try_from(*at - 1).unwrap());
             file.read_exact_at(&mut read[..length], *at - 1).unwrap();

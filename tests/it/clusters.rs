@@ -573,7 +573,7 @@ fn a_dependency_pins_the_job_to_the_cluster_of_the_other_job() {
     let here = format!("afterany:{own}@slotd");
     let out = lab.run(&["sbatch", "-M", "slotd,hpc", "-d", &here, "--wrap=true"]).ok();
     assert!(out.stdout.ends_with(" on cluster slotd\n"), "{}", out.stdout);
-    lab.slotd.write("pin.sh", &format!("#!/bin/sh\n#SBATCH -d afterany:{own}\ntrue\n"));
+    lab.slotd.write("pin.sh", format!("#!/bin/sh\n#SBATCH -d afterany:{own}\ntrue\n"));
     let out = lab.run(&["sbatch", "-M", "slotd,hpc", "pin.sh"]).ok();
     assert!(out.stdout.ends_with(" on cluster slotd\n"), "{}", out.stdout);
     // A job of the cluster, by its name and by its number, though this host would start it first.
