@@ -145,12 +145,6 @@ mod tui;
 #[cfg(fuzzing)]
 pub use commands::fuzz;
 
-/// The cluster name that Slurm's tools show.
-pub const CLUSTER: &str = "slotd";
-
-/// The version of Slurm whose command lines and output slotd imitates.
-pub const SLURM_VERSION: &str = "22.05.8";
-
 /// Runs the daemon, the launcher, or the command that the program was invoked as, and exits.
 pub fn main() -> ! {
     std::process::exit(commands::main().into())

@@ -3,8 +3,8 @@
 //! The file names programs to run and hosts to connect to, so it is checked as strictly as ssh
 //! checks its own: every unknown key is an error, with its line.
 
-use crate::CLUSTER;
 use crate::clusters::program;
+use crate::model::CLUSTER;
 use crate::parse::error::shown;
 use crate::parse::{age, suggest};
 use std::path::PathBuf;

@@ -40,7 +40,7 @@ impl LineOpts {
 /// Returns the rendering context: the user's settings and the daemon's clock.
 pub fn ctx(origin: &Origin, now: Timestamp) -> Ctx {
     let mut ctx = Ctx::new(now, Rc::clone(&origin.tz), &origin.host);
-    ctx.cluster = crate::CLUSTER.to_owned();
+    ctx.cluster = crate::model::CLUSTER.to_owned();
     if let Some(format) = origin.nonempty("SLURM_TIME_FORMAT") {
         ctx.time_format = TimeFormat::parse(format);
     }

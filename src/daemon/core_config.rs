@@ -45,7 +45,7 @@ pub fn core_config(
         batch_tasks: settings.batch_tasks,
         reruns_failed: settings.reruns_failed,
         min_job_age_secs: settings.min_job_age.as_secs(),
-        cluster: crate::CLUSTER.to_owned(),
+        cluster: crate::model::CLUSTER.to_owned(),
         max_array_size: crate::model::array::MAX_TASK_ID + 1,
         max_tasks: settings.max_tasks,
         reads_gpus: settings.gpu_count.is_none(),

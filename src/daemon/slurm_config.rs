@@ -228,7 +228,7 @@ const KEYS: &[Key] = &[
     of("SLURM_CONF", |settings, _| {
         or_null(settings.site_file.as_ref().map(|file| file.path().display()))
     }),
-    of("SLURM_VERSION", |_, _| crate::SLURM_VERSION.to_owned()),
+    of("SLURM_VERSION", |_, _| crate::model::SLURM_VERSION.to_owned()),
     is("SrunEpilog", "(null)"),
     is("SrunPortRange", "0-0"),
     is("SrunProlog", "(null)"),

@@ -109,7 +109,7 @@ impl<'a> Environment<'a> {
             let copy = snapshots::tree_of(&Paths::new(self.root).snapshots_dir(), snapshot);
             self.set("SLOTD_SNAPSHOT_DIR", copy.display());
         }
-        self.set("SLURM_CLUSTER_NAME", crate::CLUSTER);
+        self.set("SLURM_CLUSTER_NAME", crate::model::CLUSTER);
         self.set("SLURM_JOBID", job.id);
         self.set("SLURM_JOB_ID", job.id);
         self.set("SLURM_JOB_NAME", &request.name);

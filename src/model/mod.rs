@@ -67,6 +67,12 @@ pub use store_fault::{StoreFault, StoreTrouble};
 pub use time::{BootId, ClockBase, Moment, Timestamp};
 pub use tres::Tres;
 
+/// The cluster name that Slurm's tools show.
+pub const CLUSTER: &str = "slotd";
+
+/// The version of Slurm whose command lines and output slotd imitates.
+pub const SLURM_VERSION: &str = "22.05.8";
+
 /// For serde's `skip_serializing_if`.
 fn is_default<T: Default + PartialEq>(value: &T) -> bool {
     *value == T::default()

@@ -1,6 +1,6 @@
 //! Cluster names: `--clusters`, `SLURM_CLUSTERS`.
 
-use crate::CLUSTER;
+use crate::model::CLUSTER;
 use crate::parse::error::{SpecError, shown};
 
 /// Parses a list of cluster names. Only the local cluster, by its name or as `all`, is accepted.

@@ -152,7 +152,7 @@ impl Row<'_> {
     /// Returns whether `name=` or `id=` with this value selects the row.
     pub fn is(&self, wanted: &str) -> bool {
         match self {
-            Row::Cluster(_) => wanted.eq_ignore_ascii_case(crate::CLUSTER),
+            Row::Cluster(_) => wanted.eq_ignore_ascii_case(crate::model::CLUSTER),
             Row::Elsewhere(name, _) => wanted.eq_ignore_ascii_case(name),
             Row::Qos => wanted.eq_ignore_ascii_case(QOS) || wanted == "1",
             Row::Tres(kind, name, id) => {

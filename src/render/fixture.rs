@@ -4,7 +4,7 @@ use crate::model::gpu::Gpu;
 use crate::model::partition::Host;
 use crate::model::request::{JobKind, MemRequest};
 use crate::model::run::RunState;
-use crate::model::topology::Topology;
+use crate::model::topology::{Place, Topology};
 use crate::model::tres::{Allocation, Usage};
 use crate::model::view::{JobView, NodeView, PartitionView};
 use crate::model::{
@@ -178,6 +178,7 @@ pub fn node(gpus: u32) -> NodeView {
         running: 0,
         pending: 0,
     };
+    let place = |cpu| Place { cpu, core: cpu, socket: 0, ldom: 0 };
     NodeView {
         closed_cpus: 0,
         outages: Vec::new(),
@@ -185,7 +186,7 @@ pub fn node(gpus: u32) -> NodeView {
         host: Host {
             name: "vm".to_owned(),
             cpu_ids: vec![0, 1],
-            topology: Topology::uniform(1, 2, 1),
+            topology: Topology::new(vec![place(0), place(1)]),
             mem_mb: 24_105,
             machine_mem_mb: 24_105,
             gpus: (0..gpus).map(|id| Gpu { id, ..Gpu::default() }).collect(),

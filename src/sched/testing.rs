@@ -13,7 +13,7 @@ use crate::model::memo::{MemoBody, MemoKey};
 use crate::model::partition::Host;
 use crate::model::request::{JobKind, JobRequest, MemRequest, Sharing};
 use crate::model::run::Run;
-use crate::model::topology::Topology;
+use crate::model::topology::{Place, Topology};
 use crate::model::{
     ArrayRole, End, ExitCode, ExitRecord, Job, JobId, JobRef, JobState, Partition, Reason, Refusal,
     TaskSet, Timestamp,
@@ -24,11 +24,22 @@ use std::collections::BTreeMap;
 /// The start of a test's clock.
 pub const T0: i64 = 1_800_000_000;
 
+/// A host numbered like most machines: first the first threads of all cores, then the second
+/// ones. Each socket is a NUMA node.
+pub fn uniform(sockets: u32, cores: u32, threads: u32) -> Topology {
+    let all = sockets * cores;
+    let place = |cpu: u32| {
+        let core = cpu % all;
+        Place { cpu, core, socket: core / cores, ldom: core / cores }
+    };
+    Topology::new((0..all * threads).map(place).collect())
+}
+
 pub fn host(cpus: u32, mem_mb: u64, gpus: u32) -> Host {
     Host {
         name: "vm".to_string(),
         cpu_ids: (0..cpus).collect(),
-        topology: Topology::uniform(1, cpus, 1),
+        topology: uniform(1, cpus, 1),
         mem_mb,
         machine_mem_mb: mem_mb,
         gpus: (0..gpus).map(|id| Gpu { id, mem_mb: 100, ..Gpu::default() }).collect(),

@@ -4,7 +4,7 @@
 //!
 //! Only jobs and nodes differ; other records are the same in both shapes.
 
-use crate::CLUSTER;
+use crate::model::CLUSTER;
 use crate::render::ctx::VERSION;
 use serde_json::{Map, Value, json};
 

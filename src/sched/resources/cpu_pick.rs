@@ -102,6 +102,7 @@ fn size(unit: &[Vec<u32>]) -> usize {
 mod tests {
     use super::*;
     use crate::model::topology::Place;
+    use crate::sched::testing::uniform;
     use proptest::prelude::*;
 
     /// Picks CPUs for a job of `count` CPUs on this host while `taken` are in use.
@@ -113,7 +114,7 @@ mod tests {
     #[test]
     fn a_core_is_not_shared_while_another_is_free() {
         // CPUs 0 and 4, 1 and 5, 2 and 6, 3 and 7 share a core.
-        let host = Topology::uniform(1, 4, 2);
+        let host = uniform(1, 4, 2);
         assert_eq!(picked(&host, 1, &[]), [0]);
         assert_eq!(picked(&host, 1, &[0]), [1]);
         assert_eq!(picked(&host, 1, &[0, 1, 2, 3]), [4]);
@@ -130,7 +131,7 @@ mod tests {
     #[test]
     fn a_job_stays_in_one_socket_and_leaves_the_emptier_one_whole() {
         // Cores 0 to 3 in the first socket, 4 to 7 in the second.
-        let host = Topology::uniform(2, 4, 1);
+        let host = uniform(2, 4, 1);
         assert_eq!(picked(&host, 3, &[0, 1]), [4, 5, 6]);
         assert_eq!(picked(&host, 2, &[0, 1]), [2, 3], "the socket with the fewest free CPUs");
         assert_eq!(picked(&host, 1, &[4, 5, 6]), [7]);
@@ -161,7 +162,7 @@ mod tests {
             all.iter().copied().filter(|cpu| !taken.contains(cpu)).collect::<BTreeSet<u32>>()
         };
         assert_eq!(pick(3, &free(&[]), &all, &Topology::default()), [0, 1, 2]);
-        assert_eq!(pick(2, &free(&[0]), &all, &Topology::uniform(1, 2, 1)), [1, 2]);
+        assert_eq!(pick(2, &free(&[0]), &all, &uniform(1, 2, 1)), [1, 2]);
         assert_eq!(pick(9, &free(&[1]), &all, &Topology::default()), [0, 2, 3]);
     }
 
@@ -184,7 +185,7 @@ mod tests {
             taken in prop::collection::btree_set(0u32..32, 0..32),
             count in 0usize..34,
         ) {
-            let host = Topology::uniform(shape.0, shape.1, shape.2);
+            let host = uniform(shape.0, shape.1, shape.2);
             let renamed = host.cpus().into_iter().map(|cpu| Place { ldom: cpu % nodes, ..host.place(cpu) });
             for host in [host.clone(), Topology::new(renamed.collect())] {
                 let free: BTreeSet<u32> = host.cpus().into_iter().filter(|cpu| !taken.contains(cpu)).collect();

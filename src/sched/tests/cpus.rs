@@ -175,7 +175,7 @@ fn usage_is_read_again_while_it_alone_blocks_a_job() {
 fn processes_outside_jobs_use_up_the_kept_back_cpus_first() {
     let mut d = Double::with(|config| {
         config.avoids_used_cpus = true;
-        config.host.topology = crate::model::topology::Topology::uniform(1, 4, 1);
+        config.host.topology = uniform(1, 4, 1);
         config.host.cpu_ids = vec![0, 1, 2];
     });
     let all = d.submit(ask().cpus(3));

@@ -361,7 +361,7 @@ fn unknown_parts_are_refused_with_the_existing_ones() {
 
 /// Reports that the machine now has these of its four CPUs, and this much memory.
 fn sees(d: &mut Double, cpus: &[u32], mem_mb: u64) {
-    let places = Topology::uniform(1, 4, 1)
+    let places = uniform(1, 4, 1)
         .places()
         .iter()
         .filter(|place| cpus.contains(&place.cpu))
