@@ -4,6 +4,7 @@ use super::choice::Choice;
 use super::line::backfill::{Round, Verdict};
 use super::line::queue::{Place, QueueKey};
 use super::testing::*;
+use super::tests::double::Double;
 use super::*;
 use crate::model::dependency::{Dependency, DependencyKind};
 use crate::model::gpu::GpuShare;

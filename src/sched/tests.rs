@@ -7,6 +7,7 @@ mod choices;
 mod control;
 mod cpus;
 mod dependencies;
+pub mod double;
 mod ends;
 mod gpus;
 mod node;
@@ -21,6 +22,7 @@ mod timers;
 mod updates;
 mod why;
 
+use self::double::Double;
 use super::testing::*;
 use super::view::own_step;
 use super::*;

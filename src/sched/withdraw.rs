@@ -39,6 +39,7 @@ impl Core {
 #[cfg(test)]
 mod tests {
     use super::super::testing::*;
+    use super::super::tests::double::Double;
     use super::*;
     use crate::model::End;
     use crate::model::Reason;

@@ -248,7 +248,8 @@ mod tests {
     use crate::model::End;
     use crate::model::array::{TaskRange, TaskSet};
     use crate::model::{ArrayRole, Timestamp};
-    use crate::store::testing::{Place, any_jobs, ended_job, insert, job, put};
+    use crate::store::testing::{Place, ended_job, insert, job, put};
+    use crate::store::tests::any_jobs;
     use proptest::collection::vec;
     use proptest::option;
     use proptest::prelude::*;

@@ -19,7 +19,9 @@ mod runs;
 mod schema;
 mod sources;
 #[cfg(test)]
-pub(crate) mod testing;
+pub mod testing;
+#[cfg(test)]
+mod tests;
 pub mod upkeep;
 pub mod write;
 

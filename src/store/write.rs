@@ -501,9 +501,8 @@ mod tests {
     use crate::model::array::TaskSet;
     use crate::model::{ArrayRole, End, JobRequest, JobState, StepId};
     use crate::store::error::failure;
-    use crate::store::testing::{
-        Place, all, any_job, any_jobs, ended_job, insert, insert_with, job, put, step,
-    };
+    use crate::store::testing::{Place, all, ended_job, insert, insert_with, job, put, step};
+    use crate::store::tests::{any_job, any_jobs};
     use diesel::connection::{Connection, InstrumentationEvent};
     use proptest::prelude::*;
     use std::sync::Arc;
