@@ -7,7 +7,7 @@
 //! not interpret values.
 
 use crate::args::error::{CliError, Mark};
-use crate::parse::ids::split_outside_brackets;
+use crate::model::read::split_outside_brackets;
 use crate::parse::suggest;
 use clap::{ArgAction, Command};
 

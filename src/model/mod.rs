@@ -29,6 +29,7 @@ pub mod partition;
 pub mod placement;
 pub mod progress;
 pub mod query;
+pub mod read;
 pub mod reason;
 pub mod refusal;
 pub mod request;
