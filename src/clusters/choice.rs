@@ -4,8 +4,8 @@
 //! blank after a comma is part of the name, as in Slurm.
 
 use crate::args::error::CliError;
-use crate::model::CLUSTER;
-use crate::parse::error::shown;
+use slotd_model::CLUSTER;
+use slotd_parse::error::shown;
 
 /// The source of a command's list of clusters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

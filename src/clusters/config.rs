@@ -4,9 +4,9 @@
 //! checks its own: every unknown key is an error, with its line.
 
 use crate::clusters::program;
-use crate::model::CLUSTER;
-use crate::parse::error::shown;
-use crate::parse::{age, suggest};
+use slotd_model::CLUSTER;
+use slotd_parse::error::shown;
+use slotd_parse::{age, suggest};
 use std::path::PathBuf;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};

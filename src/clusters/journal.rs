@@ -4,9 +4,9 @@
 //! while a process works on the submission, and ends with that process.
 
 use crate::clusters::token::State;
-use crate::sys::fresh::Fresh;
-use crate::sys::{files, ownership};
 use serde::{Deserialize, Serialize};
+use slotd_sys::fresh::Fresh;
+use slotd_sys::{files, ownership};
 use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};

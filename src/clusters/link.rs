@@ -5,8 +5,8 @@
 use crate::clusters::config::{self, Cluster, Link};
 use crate::clusters::framing::Framer;
 use crate::clusters::program::Program;
-use crate::sys::{files, ownership, start};
 use nix::sys::signal::SigHandler;
+use slotd_sys::{files, ownership, start};
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io::{self, Read, Write};

@@ -5,7 +5,7 @@
 //! absolute names and `..`, links that lead out of the directory, names below links, hard links,
 //! devices and FIFOs, sparse files, and second files of the same name.
 
-use crate::sys::beneath::{Dir, is_plain};
+use slotd_sys::beneath::{Dir, is_plain};
 use std::fs::Permissions;
 use std::io::{self, Read};
 use std::os::unix::fs::PermissionsExt;

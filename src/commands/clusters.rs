@@ -198,7 +198,7 @@ impl Elsewhere<'_> {
     }
 
     fn name_of(&self, place: Place) -> &str {
-        self.cluster(place).map_or(crate::model::CLUSTER, |cluster| cluster.name.as_str())
+        self.cluster(place).map_or(slotd_model::CLUSTER, |cluster| cluster.name.as_str())
     }
 
     /// Becomes the command of this host, without `-M`. Returns only if this fails.

@@ -1,9 +1,9 @@
 //! Binds processes to CPUs and to the memory of NUMA nodes. Other modules interpret `--cpu-bind`
 //! and `--mem-bind`.
 
-use crate::sys::system::reason;
 use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
 use nix::unistd::Pid;
+use slotd_sys::system::reason;
 use std::io;
 
 /// Binds the calling process to these logical CPUs. An empty list changes nothing.

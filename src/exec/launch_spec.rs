@@ -2,13 +2,13 @@
 //!
 //! Data only. `wire` encodes them; `launcher` and `watcher` describe who sends them.
 
-use crate::model::rlimits::Rlimits;
-use crate::model::series::Series;
-use crate::model::step_request::Mpi;
-use crate::model::tres::Usage;
-use crate::model::{ExitCode, ExitRecord, Job, JobId, StepId, StepKey, Timestamp};
-use crate::protocol::request::Stream;
 use serde::{Deserialize, Serialize};
+use slotd_model::rlimits::Rlimits;
+use slotd_model::series::Series;
+use slotd_model::step_request::Mpi;
+use slotd_model::tres::Usage;
+use slotd_model::{ExitCode, ExitRecord, Job, JobId, StepId, StepKey, Timestamp};
+use slotd_protocol::request::Stream;
 use std::path::{Path, PathBuf};
 
 /// Everything that is needed to launch a step. All paths are absolute and contain no patterns.

@@ -2,9 +2,9 @@
 //!
 //! A stopped watcher carries out no commands: without SIGCONT, its step would never end.
 
-use crate::exec::launcher::LAUNCHER_ARG;
-use crate::sys::paths::is_root_of;
-use crate::sys::proc;
+use crate::launcher::LAUNCHER_ARG;
+use slotd_sys::paths::is_root_of;
+use slotd_sys::proc;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;

@@ -4,10 +4,10 @@
 //! A launch consists of three frames: the JSON of the `LaunchSpec`, the script, and the
 //! environment. Its descriptors are sent with its first bytes (`sys::socket`).
 
-use crate::exec::launch_spec::LaunchSpec;
-use crate::protocol::frame::{Decoder, Frame, Header};
+use crate::launch_spec::LaunchSpec;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use slotd_protocol::frame::{Decoder, Frame, Header};
 use std::io;
 
 /// Returns a decoder for incoming messages.
@@ -60,7 +60,7 @@ pub fn next_message<T: DeserializeOwned>(decoder: &mut Decoder) -> io::Result<Op
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::exec::launch_spec::{StepCommand, StepEvent};
+    use crate::launch_spec::{StepCommand, StepEvent};
 
     fn roundtrip(spec: &LaunchSpec) -> LaunchSpec {
         let mut decoder = decoder();

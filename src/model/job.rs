@@ -1,9 +1,9 @@
 //! Job records.
 
-use crate::model::array::TaskSet;
-use crate::model::request::JobKind;
-use crate::model::run::RunState;
-use crate::model::{
+use crate::array::TaskSet;
+use crate::request::JobKind;
+use crate::run::RunState;
+use crate::{
     BootId, ClockBase, JobId, JobRequest, JobState, Step, StepId, Timestamp, Tres, is_default,
 };
 use serde::{Deserialize, Serialize};

@@ -3,6 +3,13 @@
 //! Pure data: no files, processes, sockets, environment variables or clocks. Every other layer may
 //! use it; it uses none of them.
 
+// A bug in the handling of one request must not end the daemon, which owns the queue.
+#![cfg_attr(
+    not(test),
+    warn(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::unreachable)
+)]
+#![warn(unreachable_pub)]
+
 pub mod array;
 pub mod batch_tasks;
 pub mod binding;

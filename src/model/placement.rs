@@ -1,6 +1,6 @@
 //! Placement of tasks on cores, sockets and memory, apart from `--cpu-bind`.
 
-use crate::model::binding::{Repeated, print_mask};
+use crate::binding::{Repeated, print_mask};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 

@@ -5,8 +5,8 @@
 //! shortest total length are merged. Sums, peaks and means are kept, and the resolution stays as
 //! even as the length allows.
 
-use crate::model::host_use::mean;
-use crate::model::{StepId, StepKey, Timestamp, is_default};
+use crate::host_use::mean;
+use crate::{StepId, StepKey, Timestamp, is_default};
 use serde::{Deserialize, Serialize};
 
 /// Maximum number of spans in a series.
@@ -522,7 +522,7 @@ mod tests {
     #[test]
     fn a_job_series_spans_all_its_steps() {
         let step = |start: i64, ms| StepSeries {
-            step: StepKey { job: crate::model::JobId(1), step: crate::model::StepId::Batch },
+            step: StepKey { job: crate::JobId(1), step: crate::StepId::Batch },
             start: Timestamp::from_secs(start),
             series: of(&[Span { ms, cpu_us: ms * 1000, ..Span::default() }]),
         };

@@ -2,8 +2,8 @@
 //!
 //! Times are serialized as whole seconds since 1970, for readers of the JSON output.
 
-use crate::model::partition::PartitionState;
-use crate::model::{JobId, JobState, Reason, Timestamp, Tres, is_default};
+use crate::partition::PartitionState;
+use crate::{JobId, JobState, Reason, Timestamp, Tres, is_default};
 use serde::{Deserialize, Serialize};
 
 /// One thing that keeps a pending job from starting.
@@ -158,7 +158,7 @@ pub enum Standing {
 }
 
 mod secs {
-    use crate::model::Timestamp;
+    use crate::Timestamp;
     use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
     pub fn serialize<S: Serializer>(at: &Timestamp, s: S) -> Result<S::Ok, S::Error> {
@@ -171,7 +171,7 @@ mod secs {
 }
 
 mod maybe_secs {
-    use crate::model::Timestamp;
+    use crate::Timestamp;
     use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
     pub fn serialize<S: Serializer>(at: &Option<Timestamp>, s: S) -> Result<S::Ok, S::Error> {

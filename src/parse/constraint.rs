@@ -1,7 +1,7 @@
 //! Features that a job requires of the host: `--constraint="a&b"` (sbatch man page).
 
-use crate::model::{Constraint, read};
-use crate::parse::error::{SpecError, shown};
+use crate::error::{SpecError, shown};
+use slotd_model::{Constraint, read};
 
 /// The accepted forms, for hints.
 const FORMS: &str =

@@ -1,9 +1,9 @@
 //! CPU binding of tasks: `--cpu-bind=verbose,map_cpu:0,2` (srun man page).
 
-use crate::model::binding::CpuBind;
-use crate::model::read;
-use crate::parse::error::{SpecError, shown};
-use crate::parse::suggest;
+use crate::error::{SpecError, shown};
+use crate::suggest;
+use slotd_model::binding::CpuBind;
+use slotd_model::read;
 
 /// The kinds of binding without a value.
 const NAMES: [&str; 7] = ["none", "threads", "cores", "sockets", "ldoms", "rank", "rank_ldom"];
@@ -38,10 +38,10 @@ pub fn wants_report(text: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::binding::Bound;
-    use crate::model::binding::Repeated;
-    use crate::model::binding::element_for;
     use proptest::prelude::*;
+    use slotd_model::binding::Bound;
+    use slotd_model::binding::Repeated;
+    use slotd_model::binding::element_for;
 
     fn once<T: Clone>(values: &[T]) -> Vec<Repeated<T>> {
         values.iter().map(|value| Repeated { value: value.clone(), times: 1 }).collect()

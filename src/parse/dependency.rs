@@ -1,11 +1,11 @@
 //! Job dependencies: `--dependency` (sbatch man page).
 
-use crate::model::dependency::{Dependency, DependencyKind, DependencyTerm};
-use crate::model::read;
-use crate::parse::array;
-use crate::parse::error::{SpecError, shown};
-use crate::parse::ids;
-use crate::parse::suggest;
+use crate::array;
+use crate::error::{SpecError, shown};
+use crate::ids;
+use crate::suggest;
+use slotd_model::dependency::{Dependency, DependencyKind, DependencyTerm};
+use slotd_model::read;
 
 const KINDS: [DependencyKind; 6] = [
     DependencyKind::After,
@@ -100,8 +100,8 @@ fn term(kind: DependencyKind, text: &str) -> Option<DependencyTerm> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::{JobId, JobRef, TaskSet};
     use proptest::prelude::*;
+    use slotd_model::{JobId, JobRef, TaskSet};
 
     #[test]
     fn every_slurm_form_parses() {

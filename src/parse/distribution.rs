@@ -1,10 +1,10 @@
 //! Distribution of tasks: `--distribution=block:cyclic`, `plane=4`, `*:block,NoPack` (srun man
 //! page).
 
-use crate::model::placement::Distribution;
-use crate::model::read;
-use crate::parse::error::SpecError;
-use crate::parse::suggest;
+use crate::error::SpecError;
+use crate::suggest;
+use slotd_model::placement::Distribution;
+use slotd_model::read;
 
 const FORMS: &str = "block, cyclic, plane=SIZE or *; then :block, :cyclic, :fcyclic or :* for sockets, the same for cores, \
      and ,Pack or ,NoPack";
@@ -29,8 +29,8 @@ pub fn parse(text: &str) -> Result<Distribution, SpecError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::placement::{Dealing, Spread};
     use proptest::prelude::*;
+    use slotd_model::placement::{Dealing, Spread};
 
     #[test]
     fn malformed_distribution_errors_show_the_value() {

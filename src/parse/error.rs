@@ -62,7 +62,7 @@ impl SpecError {
     }
 
     /// Creates `Invalid --time specification: 1h`.
-    pub(crate) fn invalid_option(option: &str, value: &str) -> Self {
+    pub fn invalid_option(option: &str, value: &str) -> Self {
         Self::usage(format!("Invalid {option} specification: {}", shown(value)))
     }
 

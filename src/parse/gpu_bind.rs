@@ -1,8 +1,8 @@
 //! GPU binding of tasks: `--gpu-bind=single:2`, `map_gpu:0,1` (srun man page).
 
-use crate::model::binding::GpuBind;
-use crate::model::read;
-use crate::parse::error::{SpecError, shown};
+use crate::error::{SpecError, shown};
+use slotd_model::binding::GpuBind;
+use slotd_model::read;
 
 /// Parses a GPU binding. `verbose` may precede it. `closest` is accepted and means the default.
 ///

@@ -1,7 +1,7 @@
 //! Host lists: `n[1-3,5],m` (`scontrol show hostnames`, `-w`).
 
-use crate::model::{HostList, read};
-use crate::parse::error::{SpecError, shown};
+use crate::error::{SpecError, shown};
+use slotd_model::{HostList, read};
 
 /// Expands a list into its names, in order. Repeats and leading zeros are kept: `m[01-02]`.
 ///

@@ -1,8 +1,8 @@
 //! IDs of jobs, array tasks and steps: `12`, `12_3`, `12_[3-9]`, `12.0`, `12_3.batch`.
 
-use crate::model::{JobId, JobRef, StepId, read};
-use crate::parse::array;
-use crate::parse::error::{SpecError, shown};
+use crate::array;
+use crate::error::{SpecError, shown};
+use slotd_model::{JobId, JobRef, StepId, read};
 
 /// The largest job ID. The two values above it mean "no value" and "all" in Slurm.
 pub const MAX_JOB_ID: u32 = u32::MAX - 2;
@@ -78,8 +78,8 @@ fn step_id(text: &str) -> Option<StepId> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::TaskSet;
     use proptest::prelude::*;
+    use slotd_model::TaskSet;
 
     #[test]
     fn jobs_tasks_and_steps_parse() {

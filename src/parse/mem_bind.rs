@@ -1,9 +1,9 @@
 //! Memory binding of tasks: `--mem-bind=prefer,local`, `map_mem:0,1` (srun man page).
 
-use crate::model::placement::MemBind;
-use crate::model::read;
-use crate::parse::error::{SpecError, shown};
-use crate::parse::suggest;
+use crate::error::{SpecError, shown};
+use crate::suggest;
+use slotd_model::placement::MemBind;
+use slotd_model::read;
 
 const NAMES: [&str; 8] = ["none", "local", "rank", "prefer", "sort", "nosort", "quiet", "verbose"];
 
@@ -26,9 +26,9 @@ pub fn parse(text: &str) -> Result<MemBind, SpecError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::binding::Repeated;
-    use crate::model::placement::MemNodes;
     use proptest::prelude::*;
+    use slotd_model::binding::Repeated;
+    use slotd_model::placement::MemNodes;
 
     #[test]
     fn malformed_binding_errors_show_the_value() {

@@ -8,7 +8,7 @@
 //! the version that started them, so nothing there may depend on a version, and these bytes never
 //! change.
 
-use crate::protocol::VERSION;
+use crate::VERSION;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::io;

@@ -4,8 +4,8 @@
 //! final zero byte) and ends it with `...`; 0 removes the limit. Without the variable, squeue's
 //! `%i` has 31 bytes for the whole ID and no dots.
 
-use crate::model::{ArrayRole, JobId, TaskSet};
-use crate::render::Ctx;
+use crate::Ctx;
+use slotd_model::{ArrayRole, JobId, TaskSet};
 use std::borrow::Cow;
 use std::fmt::Write;
 
@@ -156,8 +156,8 @@ pub fn task_list(tasks: &TaskSet, limit: Option<u32>, ctx: &Ctx) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::array::TaskRange;
-    use crate::render::fixture::ctx;
+    use crate::fixture::ctx;
+    use slotd_model::array::TaskRange;
 
     fn long_list() -> TaskSet {
         let ranges = std::iter::once((1, 1))

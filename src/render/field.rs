@@ -1,10 +1,10 @@
 //! The columns of a command. Each is one entry of the command's field table; formats, views and
 //! sort orders refer to these entries.
 
-use crate::render::Ctx;
-use crate::render::job_facts::FactOf;
-use crate::render::tone::Tone;
-use crate::render::value::Value;
+use crate::Ctx;
+use crate::job_facts::FactOf;
+use crate::tone::Tone;
+use crate::value::Value;
 use std::fmt;
 
 /// A command's field table.
@@ -76,7 +76,7 @@ pub type Get<T> = for<'a, 'r, 'c> fn(&'r <T as Table>::Row<'a>, &'c Ctx) -> Valu
 #[derive(Debug, Clone, Copy)]
 enum Source<T: Table> {
     Row(Get<T>),
-    /// A fact about the job, from [`job_facts`](crate::render::job_facts).
+    /// A fact about the job, from [`job_facts`](crate::job_facts).
     Fact(FactOf),
 }
 

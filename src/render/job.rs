@@ -1,11 +1,11 @@
 //! Facts about a job that the commands derive from its plain fields: start and end, node, request
 //! and allocation. squeue, sacct and scontrol share them, so their output agrees.
 
-use crate::model::request::{JobKind, MemRequest, Sharing};
-use crate::model::view::JobView;
-use crate::model::{End, ExitCode, JobState, Reason, Timestamp, Tres};
-use crate::render::Ctx;
-use crate::render::size::{self, Units};
+use crate::Ctx;
+use crate::size::{self, Units};
+use slotd_model::request::{JobKind, MemRequest, Sharing};
+use slotd_model::view::JobView;
+use slotd_model::{End, ExitCode, JobState, Reason, Timestamp, Tres};
 use std::time::Duration;
 
 /// The quality of service that Slurm gives to jobs that request none.

@@ -1,11 +1,11 @@
 //! Parts of a request that are shown as they were requested. Each has one row with its spelling in
 //! every output. squeue, sacct, `scontrol show job` and both JSON documents read this table.
 
-use crate::model::view::JobView;
-use crate::render::field::{Cut, Field, Table};
-use crate::render::value::{Key, Value};
-use crate::render::{Ctx, job};
+use crate::field::{Cut, Field, Table};
+use crate::value::{Key, Value};
+use crate::{Ctx, job};
 use serde_json::Value as Json;
+use slotd_model::view::JobView;
 
 /// Reads a fact from a job; `None` if it was not requested.
 pub type FactOf = fn(&JobView) -> Option<Value>;

@@ -1,9 +1,9 @@
 //! seff: the efficiency of one job, in the format of Slurm's seff script.
 
-use crate::model::tres::Usage;
-use crate::model::view::JobView;
-use crate::model::{ArrayRole, End, JobState, Reason, counted};
-use crate::render::{Ctx, cause, job, time};
+use crate::{Ctx, cause, job, time};
+use slotd_model::tres::Usage;
+use slotd_model::view::JobView;
+use slotd_model::{ArrayRole, End, JobState, Reason, counted};
 use std::fmt::Write as _;
 
 /// Returns the recorded usage of a job: the total time and the largest peak of its steps, or the
@@ -175,9 +175,9 @@ fn size(kib: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::tres::Allocation;
-    use crate::model::{ExitCode, Reason, Step, StepId, Tres};
-    use crate::render::fixture::{ctx, job, step};
+    use crate::fixture::{ctx, job, step};
+    use slotd_model::tres::Allocation;
+    use slotd_model::{ExitCode, Reason, Step, StepId, Tres};
 
     const TRES: Tres = Tres { cpus: 4, mem_mb: 2048, ..Tres::ZERO };
 

@@ -1,6 +1,6 @@
 //! Colours of states, for terminals that support colours.
 
-use crate::model::{JobState, Outcome};
+use slotd_model::{JobState, Outcome};
 use std::fmt::Write as _;
 
 /// The meaning of a state for the reader.

@@ -1,7 +1,7 @@
 //! Trackable resources as text: `cpu=1,mem=100M,node=1,billing=1,gres/gpu=2`.
 
-use crate::model::Tres;
-use crate::render::size::{Units, mib};
+use crate::size::{Units, mib};
+use slotd_model::Tres;
 
 /// Formats the resources in the order of Slurm's TRES numbers, as scontrol and squeue do. Billing
 /// is the number of CPUs, as in Slurm without billing weights.

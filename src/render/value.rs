@@ -1,7 +1,7 @@
 //! The typed value of a cell, used for printing and for sorting.
 
-use crate::model::Timestamp;
-use crate::render::{Ctx, size, time};
+use crate::{Ctx, size, time};
+use slotd_model::Timestamp;
 use std::borrow::Cow;
 
 /// The value of a cell.
@@ -116,7 +116,7 @@ impl From<bool> for Value {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::render::fixture::{at, ctx};
+    use crate::fixture::{at, ctx};
 
     #[test]
     fn values_sort_by_type_and_not_by_text() {

@@ -10,9 +10,9 @@ use super::resources::gpu_pool::is_model;
 use super::resources::limits::LimitSet;
 use super::sizes::{check_shape, check_size, size};
 use super::types::{Config, Submission};
-use crate::model::partition::PartitionState;
-use crate::model::request::{GpuRequest, JobKind};
-use crate::model::{Job, JobRequest, Partition, Refusal, Tres};
+use slotd_model::partition::PartitionState;
+use slotd_model::request::{GpuRequest, JobKind};
+use slotd_model::{Job, JobRequest, Partition, Refusal, Tres};
 use std::collections::BTreeSet;
 
 /// The result of an accepted submission.

@@ -1,8 +1,8 @@
 //! The final states of jobs.
 
 use super::types::EndCause;
-use crate::model::request::JobKind;
-use crate::model::{End, ExitCode, ExitRecord, Job, Reason};
+use slotd_model::request::JobKind;
+use slotd_model::{End, ExitCode, ExitRecord, Job, Reason};
 
 const SIGTERM: i32 = 15;
 

@@ -1,8 +1,8 @@
 //! The CPUs of each task of a step (srun man page, `--cpu-bind` and `--distribution`).
 
-use crate::model::binding::{CpuBind, element_for};
-use crate::model::placement::{Dealing, Distribution, MemBind, MemNodes, Placement, Spread};
-use crate::model::topology::{Level, Topology};
+use slotd_model::binding::{CpuBind, element_for};
+use slotd_model::placement::{Dealing, Distribution, MemBind, MemNodes, Placement, Spread};
+use slotd_model::topology::{Level, Topology};
 use std::collections::{BTreeSet, VecDeque};
 
 /// The requested binding and placement of tasks.
@@ -274,8 +274,8 @@ pub fn memory_of(bind: &MemBind, rank: u32, cpus: &[u32], host: &Topology) -> Ve
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::binding::Repeated;
-    use crate::sched::testing::uniform;
+    use crate::testing::uniform;
+    use slotd_model::binding::Repeated;
 
     fn laid(
         bind: CpuBind,

@@ -8,11 +8,11 @@ use super::choice::Choice;
 use super::records::{Record, Records};
 use super::resources::ledger::Ledger;
 use super::types::StepAsker;
-use crate::model::diagnostics::RoundFacts;
-use crate::model::{ArrayRole, Job, JobId, JobRequest, Partition, StepRequest, Timestamp};
 use backfill::Running;
 use queue::{Place, Queue, QueueKey, rank};
 use run_times::{ExpectedEnd, RunTimes, expected_end};
+use slotd_model::diagnostics::RoundFacts;
+use slotd_model::{ArrayRole, Job, JobId, JobRequest, Partition, StepRequest, Timestamp};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 

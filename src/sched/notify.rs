@@ -10,12 +10,12 @@
 
 use super::records::Records;
 use super::types::{Cx, Effect};
-use crate::model::change::Change;
-use crate::model::dependency::DependencyTerm;
-use crate::model::mail::{MailKind, MailTypes};
-use crate::model::memo::{MemoBody, MemoKey, Tally};
-use crate::model::notice::{Audience, Channel, Event, Notice};
-use crate::model::{End, Job, JobId, JobState, Reason, Timestamp};
+use slotd_model::change::Change;
+use slotd_model::dependency::DependencyTerm;
+use slotd_model::mail::{MailKind, MailTypes};
+use slotd_model::memo::{MemoBody, MemoKey, Tally};
+use slotd_model::notice::{Audience, Channel, Event, Notice};
+use slotd_model::{End, Job, JobId, JobState, Reason, Timestamp};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// The jobs of a chain that are in memory, by submission.
@@ -516,7 +516,7 @@ impl Notifications {
     }
 
     /// Checks that members and chains agree, and that each chain has a live member.
-    #[cfg(test)]
+    #[cfg(any(test, feature = "test-support"))]
     pub fn check_chains(&self, records: &Records) -> Result<(), String> {
         let members = self.chains.iter().flat_map(|(root, chain)| {
             let live = chain.live.iter().map(|member| (*root, *member, true));

@@ -9,7 +9,7 @@ mod find;
 mod gates;
 mod gpu_usage;
 mod index;
-#[cfg(test)]
+#[cfg(any(test, feature = "test-support"))]
 mod invariants;
 mod outlook;
 mod requests;
@@ -22,11 +22,11 @@ pub use waits::{Outlook, Status, Waits};
 use super::ending::Ending;
 use super::line::queue::Place;
 use super::types::Cx;
-use crate::model::change::{Change, Texts};
-use crate::model::job::ClientProcess;
-use crate::model::{ClockBase, Job, JobId, JobRequest, JobState, Timestamp};
 use index::{Facts, NameGroup};
 use requests::Requests;
+use slotd_model::change::{Change, Texts};
+use slotd_model::job::ClientProcess;
+use slotd_model::{ClockBase, Job, JobId, JobRequest, JobState, Timestamp};
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 

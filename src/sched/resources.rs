@@ -19,15 +19,15 @@ pub mod readings;
 
 use super::records::Records;
 use super::types::Config;
-use crate::model::partition::Host;
-use crate::model::tres::Allocation;
-use crate::model::{JobId, Partition, Timestamp, Tres};
 use capacity::Part;
 use cpu_use::{CpuUse, Lacks};
 use gpu_use::GpuUse;
 use ledger::Ledger;
 use managers::Managers;
 use node::Node;
+use slotd_model::partition::Host;
+use slotd_model::tres::Allocation;
+use slotd_model::{JobId, Partition, Timestamp, Tres};
 
 #[derive(Debug, Clone)]
 pub struct Resources {

@@ -3,13 +3,13 @@
 
 use super::resources::gpu_pool::is_model;
 use super::types::Config;
-use crate::model::gpu::{Gpu, GpuShare};
-use crate::model::partition::Host;
-use crate::model::placement::Placement;
-use crate::model::refusal::Place;
-use crate::model::request::MemRequest;
-use crate::model::topology::Topology;
-use crate::model::{JobRequest, JobState, Partition, Refusal, Tres};
+use slotd_model::gpu::{Gpu, GpuShare};
+use slotd_model::partition::Host;
+use slotd_model::placement::Placement;
+use slotd_model::refusal::Place;
+use slotd_model::request::MemRequest;
+use slotd_model::topology::Topology;
+use slotd_model::{JobRequest, JobState, Partition, Refusal, Tres};
 use std::collections::BTreeSet;
 
 /// Returns the resources that a job holds while it runs, computed from its request. CPUs: `ntasks *

@@ -2,18 +2,18 @@
 //! the contents of a database.
 
 use super::types::{Config, EndedJob};
-use crate::model::array::{ArraySpec, TaskRange};
-use crate::model::batch_tasks::BatchTasks;
-use crate::model::change::Change;
-use crate::model::dependency::{Dependency, DependencyKind, DependencyTerm};
-use crate::model::gpu::{Gpu, GpuShare};
-use crate::model::memo::{MemoBody, MemoKey};
-use crate::model::partition::Host;
-use crate::model::request::{JobKind, JobRequest, MemRequest, Sharing};
-use crate::model::run::Run;
-use crate::model::topology::{Place, Topology};
-use crate::model::{ArrayRole, End, Job, JobId, JobRef, JobState, Partition, TaskSet};
-use crate::parse::hours::Zone;
+use slotd_model::array::{ArraySpec, TaskRange};
+use slotd_model::batch_tasks::BatchTasks;
+use slotd_model::change::Change;
+use slotd_model::dependency::{Dependency, DependencyKind, DependencyTerm};
+use slotd_model::gpu::{Gpu, GpuShare};
+use slotd_model::memo::{MemoBody, MemoKey};
+use slotd_model::partition::Host;
+use slotd_model::request::{JobKind, JobRequest, MemRequest, Sharing};
+use slotd_model::run::Run;
+use slotd_model::topology::{Place, Topology};
+use slotd_model::{ArrayRole, End, Job, JobId, JobRef, JobState, Partition, TaskSet};
+use slotd_parse::hours::Zone;
 use std::collections::BTreeMap;
 
 /// The start of a test's clock.

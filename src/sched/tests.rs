@@ -26,13 +26,13 @@ use self::double::Double;
 use super::testing::*;
 use super::view::own_step;
 use super::*;
-use crate::model::array::ArraySpec;
-use crate::model::dependency::{Dependency, DependencyKind, DependencyTerm};
-use crate::model::job::ClientProcess;
-use crate::model::job::Hold;
-use crate::model::request::{GpuRequest, MemRequest};
-use crate::model::update::Update;
-use crate::model::*;
+use slotd_model::array::ArraySpec;
+use slotd_model::dependency::{Dependency, DependencyKind, DependencyTerm};
+use slotd_model::job::ClientProcess;
+use slotd_model::job::Hold;
+use slotd_model::request::{GpuRequest, MemRequest};
+use slotd_model::update::Update;
+use slotd_model::*;
 
 use DependencyKind::{After, AfterAny, AfterCorr, AfterNotOk, AfterOk, Expand};
 

@@ -6,10 +6,10 @@
 //! daemon can replace them.
 
 use super::def::Ask;
-use crate::model::node::NodeParts;
-use crate::model::resize::GivenBack;
-use crate::model::tres::Allocation;
-use crate::model::{Tres, counted};
+use slotd_model::node::NodeParts;
+use slotd_model::resize::GivenBack;
+use slotd_model::tres::Allocation;
+use slotd_model::{Tres, counted};
 use std::collections::BTreeSet;
 
 /// The resources of the manager.

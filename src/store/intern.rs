@@ -3,13 +3,13 @@
 //! A hash finds a candidate, then the bytes are compared. The hash must be fast and stable but need
 //! not be secret.
 
-use crate::model::JobRequest;
-use crate::store::error::StoreError;
-use crate::store::row::to_json;
-use crate::store::schema::{launches, requests, sources, texts};
+use crate::error::StoreError;
+use crate::row::to_json;
+use crate::schema::{launches, requests, sources, texts};
 use diesel::dsl::{delete, exists, not, select};
 use diesel::prelude::*;
 use diesel::sqlite::SqliteConnection;
+use slotd_model::JobRequest;
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::{Arc, Weak};
 

@@ -4,15 +4,15 @@
 //! filters. Nothing is guessed: a text that no version of slotd writes is an error that names its
 //! column.
 
-use crate::model::run::Run;
-use crate::model::{Job, JobId, JobRequest, Step};
-use crate::store::error::StoreError;
-use crate::store::schema::{jobs, runs, steps};
+use crate::error::StoreError;
+use crate::schema::{jobs, runs, steps};
 use diesel::prelude::*;
 use diesel::sql_types::BigInt;
 use diesel::sqlite::Sqlite;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use slotd_model::run::Run;
+use slotd_model::{Job, JobId, JobRequest, Step};
 use std::sync::Arc;
 
 /// A number returned by a query.
@@ -123,8 +123,8 @@ pub(super) fn from_json<T: DeserializeOwned>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::StepId;
-    use crate::store::testing::{job, step};
+    use crate::testing::{job, step};
+    use slotd_model::StepId;
 
     #[test]
     fn an_unknown_value_is_an_error_that_names_table_and_column() {

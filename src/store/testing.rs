@@ -1,15 +1,13 @@
 //! Test support, also for the tests of the actors and the daemon: a database in its own directory,
 //! and small builders.
 
-use crate::model::change::{Change, LaunchTexts, Texts};
-use crate::model::run::RunState;
-use crate::model::tres::{Allocation, Usage};
-use crate::model::{
-    End, ExitCode, Job, JobId, JobRequest, JobState, Step, StepId, Timestamp, Tres,
-};
-use crate::store::{Reader, Store};
+use crate::{Reader, Store};
 use diesel::connection::{Connection, SimpleConnection};
 use diesel::sqlite::SqliteConnection;
+use slotd_model::change::{Change, LaunchTexts, Texts};
+use slotd_model::run::RunState;
+use slotd_model::tres::{Allocation, Usage};
+use slotd_model::{End, ExitCode, Job, JobId, JobRequest, JobState, Step, StepId, Timestamp, Tres};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 

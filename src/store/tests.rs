@@ -1,18 +1,18 @@
 //! Arbitrary jobs for property tests.
 
-use crate::model::array::{ArraySpec, TaskSet};
-use crate::model::gpu::GpuShare;
-use crate::model::job::{Client, ClientProcess, FailedLaunches, Hold};
-use crate::model::request::MemRequest;
-use crate::model::run::RunState;
-use crate::model::tres::{Allocation, GpuUsage, Spread, TaskUsage, Usage};
-use crate::model::{
-    ArrayRole, BootId, ClockBase, End, ExitCode, Job, JobId, JobRequest, JobState, Reason, Step,
-    StepId, Timestamp, Tres,
-};
 use proptest::collection::{btree_map, btree_set, vec};
 use proptest::option;
 use proptest::prelude::*;
+use slotd_model::array::{ArraySpec, TaskSet};
+use slotd_model::gpu::GpuShare;
+use slotd_model::job::{Client, ClientProcess, FailedLaunches, Hold};
+use slotd_model::request::MemRequest;
+use slotd_model::run::RunState;
+use slotd_model::tres::{Allocation, GpuUsage, Spread, TaskUsage, Usage};
+use slotd_model::{
+    ArrayRole, BootId, ClockBase, End, ExitCode, Job, JobId, JobRequest, JobState, Reason, Step,
+    StepId, Timestamp, Tres,
+};
 use std::sync::Arc;
 
 fn timestamp() -> impl Strategy<Value = Timestamp> {

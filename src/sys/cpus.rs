@@ -1,9 +1,9 @@
 //! The CPUs that jobs may use, and their sockets, cores, threads and NUMA nodes, as reported by
 //! sysfs.
 
-use crate::model::topology::{Place, Topology};
 use nix::sched::{CpuSet, sched_getaffinity};
 use nix::unistd::Pid;
+use slotd_model::topology::{Place, Topology};
 use std::collections::BTreeSet;
 use std::fs;
 use std::io;
@@ -98,7 +98,7 @@ pub(super) const fn pretended() -> Option<PathBuf> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::topology::Level;
+    use slotd_model::topology::Level;
 
     /// Writes a directory with the structure of sysfs: a socket and the CPUs of the core for each
     /// CPU, and the CPUs for each node.

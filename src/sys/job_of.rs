@@ -1,8 +1,8 @@
 //! Finds the job that a process belongs to.
 
-use crate::model::JobId;
-use crate::sys::paths::is_root_of;
-use crate::sys::proc::{self, Stat};
+use crate::paths::is_root_of;
+use crate::proc::{self, Stat};
+use slotd_model::JobId;
 use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;

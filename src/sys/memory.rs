@@ -1,7 +1,7 @@
 //! The host's memory from `/proc/meminfo`, in megabytes as everywhere in Slurm, and settings for
 //! the memory of this process.
 
-use crate::sys::{cpus, proc};
+use crate::{cpus, proc};
 use std::{fs, io};
 
 /// The assumed total if `/proc/meminfo` does not report it.

@@ -1,6 +1,6 @@
 //! Kernel, architecture, host name, boot time and load, and the messages of system errors.
 
-use crate::sys::proc;
+use crate::proc;
 use nix::errno::Errno;
 use nix::unistd::{SysconfVar, sysconf};
 use std::fs;

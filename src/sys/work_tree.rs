@@ -5,8 +5,8 @@
 //! repository is used only if this user or root owns it and the top of its work tree. Only regular
 //! files of bounded size are read.
 
-use crate::model::source::WorkTree;
-use crate::sys::files;
+use crate::files;
+use slotd_model::source::WorkTree;
 use std::fs::{self, Metadata};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};

@@ -2,14 +2,14 @@
 
 use super::{OWN_PROGRAM, about};
 use crate::actors::messages::{NoticeGiven, Notify};
-use crate::exec::messenger::{GRACE, MAIL_ARG, Mail};
-use crate::model::End;
-use crate::model::memo::{NamedJob, Tally};
-use crate::model::notice::Notice;
-use crate::sys::guard::{guarded, unguarded};
 use actix::prelude::*;
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
+use slotd_exec::messenger::{GRACE, MAIL_ARG, Mail};
+use slotd_model::End;
+use slotd_model::memo::{NamedJob, Tally};
+use slotd_model::notice::Notice;
+use slotd_sys::guard::{guarded, unguarded};
 use std::ffi::OsString;
 use std::io;
 use std::path::PathBuf;

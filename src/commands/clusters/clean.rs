@@ -16,7 +16,7 @@ use crate::clusters::link::{Clusters, Ended, Input};
 use crate::clusters::program;
 use crate::clusters::states::Standing;
 use crate::clusters::token::State;
-use crate::render::size::{Units, kib};
+use slotd_render::size::{Units, kib};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The number of submissions in one call, each with an open lock.

@@ -1,7 +1,7 @@
 //! The resource usage of a step over time: a series of samples.
 
-use crate::model::series::{GpuSpan, Series, Span};
-use crate::model::tres::Usage;
+use slotd_model::series::{GpuSpan, Series, Span};
+use slotd_model::tres::Usage;
 use std::time::{Duration, Instant};
 
 /// A step that is shorter than this and ends before its first sample has no series, because there
@@ -132,7 +132,7 @@ impl OverTime {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::tres::{Spread, TaskUsage};
+    use slotd_model::tres::{Spread, TaskUsage};
 
     fn used(secs: u64, max_rss_kb: u64, read: u64) -> Usage {
         let tasks =

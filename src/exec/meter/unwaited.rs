@@ -1,7 +1,7 @@
 //! CPU time that the kernel does not report: that of processes that ended without being waited for,
 //! because their parent ignores SIGCHLD. Their usage as of the last sample is counted.
 
-use crate::sys::proc::CpuTime;
+use slotd_sys::proc::CpuTime;
 use std::collections::HashMap;
 
 /// The kernel reports the times of a process in hundredths of a second, rounded down.

@@ -1,6 +1,6 @@
 //! The reader of constraints.
 
-use crate::model::Constraint;
+use crate::Constraint;
 
 /// The maximum nesting depth of parentheses.
 const MAX_DEPTH: usize = 32;

@@ -1,7 +1,7 @@
 //! The reader of CPU bindings.
 
 use super::lists::{is_item, list, mask, number};
-use crate::model::binding::CpuBind;
+use crate::binding::CpuBind;
 
 /// Reads a CPU binding, and whether it is to be reported.
 pub fn cpu_bind(text: &str) -> Option<(CpuBind, bool)> {

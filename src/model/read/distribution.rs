@@ -1,6 +1,6 @@
 //! The reader of distributions of tasks.
 
-use crate::model::placement::{Dealing, Distribution, Spread};
+use crate::placement::{Dealing, Distribution, Spread};
 
 /// Reads a distribution in lower case.
 pub fn distribution(text: &str) -> Option<Distribution> {

@@ -1,6 +1,6 @@
 //! The reader of GPU bindings.
 
-use crate::model::binding::GpuBind;
+use crate::binding::GpuBind;
 
 /// The maximum number of elements of a list, repeats (`0*1000`) included.
 const MAX_ITEMS: usize = 65_536;

@@ -1,6 +1,6 @@
 //! Lists of CPUs or NUMA nodes, as numbers or masks.
 
-use crate::model::binding::Repeated;
+use crate::binding::Repeated;
 
 /// The largest CPU number in a map or mask; Linux supports at most 8192 CPUs.
 pub const MAX_CPU: u32 = 65_535;

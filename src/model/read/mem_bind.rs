@@ -1,7 +1,7 @@
 //! The reader of memory bindings.
 
 use super::lists::{is_item, list, mask, number};
-use crate::model::placement::{MemBind, MemNodes};
+use crate::placement::{MemBind, MemNodes};
 
 /// Reads a memory binding in lower case.
 pub fn mem_bind(text: &str) -> Option<MemBind> {

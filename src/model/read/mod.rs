@@ -2,9 +2,9 @@
 //! of its value, and everything else that users may write for it. `parse` turns `None` into Slurm's
 //! error.
 
-use crate::model::binding::{CpuBind, GpuBind};
-use crate::model::placement::{Distribution, MemBind};
-use crate::model::{Constraint, HostList};
+use crate::binding::{CpuBind, GpuBind};
+use crate::placement::{Distribution, MemBind};
+use crate::{Constraint, HostList};
 use std::fmt;
 
 mod constraint;

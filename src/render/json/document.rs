@@ -1,10 +1,10 @@
 //! Functions shared by all documents.
 
-use crate::model::Timestamp;
-use crate::render::ctx::VERSION;
+use crate::ctx::VERSION;
 use serde::Serialize;
 use serde_json::ser::{Formatter, PrettyFormatter};
 use serde_json::{Map, Serializer, Value, json};
+use slotd_model::Timestamp;
 
 /// Returns the document with one list.
 pub fn document(plugin: &str, list: &str, records: Vec<Value>) -> Value {

@@ -1,10 +1,10 @@
 //! Prints a listing whose rows arrive in batches.
 
 use super::{Column, Layout, Style};
-use crate::render::field::Table;
-use crate::render::text::{cut, pad, width};
-use crate::render::tone::Tone;
-use crate::render::{Ctx, time};
+use crate::field::Table;
+use crate::text::{cut, pad, width};
+use crate::tone::Tone;
+use crate::{Ctx, time};
 use std::borrow::Cow;
 
 /// A listing whose rows arrive in batches.

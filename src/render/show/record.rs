@@ -1,7 +1,7 @@
 //! A record of `scontrol show`: lines of `key=value` words, or all on one line (`-o/--oneliner`).
 
-use crate::render::Ctx;
-use crate::render::text::printable;
+use crate::Ctx;
+use crate::text::printable;
 
 /// Values that slotd writes as sentences. Programs that split a record at blanks expect a `=` in
 /// every word of Slurm's own values, so blanks in these are escaped unless a person reads them on a

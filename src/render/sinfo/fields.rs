@@ -1,16 +1,16 @@
 //! Every column of sinfo.
 
-use crate::model::node::{NodeReason, Outage, ranges};
-use crate::model::partition::Host;
-use crate::model::view::{NodeView, PartitionView};
-use crate::model::{Partition, Tres};
-use crate::render::Ctx;
-use crate::render::ctx::VERSION;
-use crate::render::field::{Cut, Field, Need, Place, Table};
-use crate::render::sinfo::State;
-use crate::render::tone::Tone;
-use crate::render::value::Value;
-use crate::render::{time, tres};
+use crate::Ctx;
+use crate::ctx::VERSION;
+use crate::field::{Cut, Field, Need, Place, Table};
+use crate::sinfo::State;
+use crate::tone::Tone;
+use crate::value::Value;
+use crate::{time, tres};
+use slotd_model::node::{NodeReason, Outage, ranges};
+use slotd_model::partition::Host;
+use slotd_model::view::{NodeView, PartitionView};
+use slotd_model::{Partition, Tres};
 use std::collections::BTreeSet;
 
 /// A line of sinfo: the host as a member of some partitions.

@@ -1,10 +1,10 @@
 //! The rows of squeue: which tasks of an array share a row.
 
-use crate::model::view::JobView;
-use crate::model::{ArrayRole, JobId, JobRef, JobState, Reason, TaskSet};
-use crate::render::Ctx;
-use crate::render::array::Shown;
-use crate::render::job;
+use crate::Ctx;
+use crate::array::Shown;
+use crate::job;
+use slotd_model::view::JobView;
+use slotd_model::{ArrayRole, JobId, JobRef, JobState, Reason, TaskSet};
 use std::borrow::Cow;
 use std::collections::HashMap;
 

@@ -19,9 +19,9 @@
 
 use super::queue::{Place, Queue, QueueKey, Shape};
 use super::run_times::ExpectedEnd;
-use crate::model::partition::Host;
-use crate::model::{JobId, Timestamp};
-use crate::sched::resources::capacity::{Capacity, Part, Want};
+use crate::resources::capacity::{Capacity, Part, Want};
+use slotd_model::partition::Host;
+use slotd_model::{JobId, Timestamp};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::sync::Arc;

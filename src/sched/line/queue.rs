@@ -9,10 +9,10 @@
 //! that started last says when an array had its turn, and the order survives a restart without
 //! being stored.
 
-use crate::model::gpu::GpuShare;
-use crate::model::{JobId, JobRequest, Tres};
-use crate::sched::resources::capacity::{CpuSharing, Want};
-use crate::sched::resources::gpu_pool::GpuWant;
+use crate::resources::capacity::{CpuSharing, Want};
+use crate::resources::gpu_pool::GpuWant;
+use slotd_model::gpu::GpuShare;
+use slotd_model::{JobId, JobRequest, Tres};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
@@ -246,7 +246,7 @@ impl Queue {
     }
 
     /// Fails if the indexes do not match the places of the records.
-    #[cfg(test)]
+    #[cfg(any(test, feature = "test-support"))]
     pub fn check<'a>(&self, places: impl Iterator<Item = &'a Place>) -> Result<(), String> {
         let mut anew = Queue { arrivals: self.arrivals, ..Queue::default() };
         places.for_each(|place| anew.enter(place));

@@ -3,7 +3,7 @@
 //! Only jobs that ended well count: one that fails at once says nothing about the next. The result
 //! is an estimate; no job passes a blocked one because of it.
 
-use crate::model::{Job, JobRequest, JobState, Timestamp};
+use slotd_model::{Job, JobRequest, JobState, Timestamp};
 use std::collections::{HashMap, VecDeque};
 
 /// When a job is expected to release its resources.

@@ -6,8 +6,8 @@
 //! record's ID, as in Slurm, where the last task to start has the array's ID.
 
 use super::Records;
-use crate::model::array::TaskSet;
-use crate::model::{ArrayRole, Job, JobId, JobState, Timestamp};
+use slotd_model::array::TaskSet;
+use slotd_model::{ArrayRole, Job, JobId, JobState, Timestamp};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 

@@ -9,10 +9,10 @@
 
 use super::Records;
 use super::waits::{Corr, CorrTarget, Status, Waits};
-use crate::model::dependency::{Dependency, DependencyKind, DependencyTerm};
-use crate::model::{ArrayRole, End, Job, JobId, JobRef, JobState, Refusal, Timestamp};
-use crate::sched::sizes::may_resize;
-use crate::sched::types::{Cx, EndedJob};
+use crate::sizes::may_resize;
+use crate::types::{Cx, EndedJob};
+use slotd_model::dependency::{Dependency, DependencyKind, DependencyTerm};
+use slotd_model::{ArrayRole, End, Job, JobId, JobRef, JobState, Refusal, Timestamp};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 

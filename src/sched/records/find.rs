@@ -2,12 +2,12 @@
 
 use super::Records;
 use super::array::covers;
-use crate::model::job::ClientProcess;
-use crate::model::query::{JobQuery, names_record};
-use crate::model::{
+use crate::types::StopCause;
+use slotd_model::job::ClientProcess;
+use slotd_model::query::{JobQuery, names_record};
+use slotd_model::{
     BootId, Job, JobId, JobRef, JobState, Reason, Refusal, StepKey, TaskSet, Timestamp,
 };
-use crate::sched::types::StopCause;
 use std::ops::Bound;
 
 /// Returns whether a job that is active by its record ran under an earlier boot. Records of older

@@ -1,8 +1,8 @@
 //! The conditions that keep a pending job from running anywhere: one predicate for each.
 
 use super::{ArrayGroup, Record, Records};
-use crate::model::job::Hold;
-use crate::model::{Job, Reason, Timestamp};
+use slotd_model::job::Hold;
+use slotd_model::{Job, Reason, Timestamp};
 use std::iter::once_with;
 
 /// Checks for a hold by the user or an administrator.

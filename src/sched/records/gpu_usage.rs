@@ -1,9 +1,9 @@
 //! The usage of GPUs by the jobs and steps that hold them.
 
 use super::Records;
-use crate::model::gpu::{GpuReading, GpuShare};
-use crate::model::tres::{Allocation, GpuUsage};
-use crate::model::{Job, JobId, JobState, StepId, StepKey, Timestamp};
+use slotd_model::gpu::{GpuReading, GpuShare};
+use slotd_model::tres::{Allocation, GpuUsage};
+use slotd_model::{Job, JobId, JobState, StepId, StepKey, Timestamp};
 
 impl Records {
     /// Returns the latest start time among running jobs with GPUs.

@@ -2,9 +2,9 @@
 //! resources.
 
 use super::{ArrayGroup, Records};
-use crate::model::dependency::DependencyTerm;
-use crate::model::job::ClientProcess;
-use crate::model::{ArrayRole, End, Job, JobId, JobRequest, JobState, Timestamp};
+use slotd_model::dependency::DependencyTerm;
+use slotd_model::job::ClientProcess;
+use slotd_model::{ArrayRole, End, Job, JobId, JobRequest, JobState, Timestamp};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 

@@ -3,9 +3,9 @@
 use super::Records;
 use super::index::NameGroup;
 use super::waits::{Outlook, Status, Waits};
-use crate::model::array::TaskSet;
-use crate::model::dependency::DependencyTerm;
-use crate::model::{Job, JobId, Reason, Timestamp};
+use slotd_model::array::TaskSet;
+use slotd_model::dependency::DependencyTerm;
+use slotd_model::{Job, JobId, Reason, Timestamp};
 
 impl Records {
     fn namesakes(&self, name: &str, uid: u32) -> Option<&NameGroup> {

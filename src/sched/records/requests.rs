@@ -1,6 +1,6 @@
 //! Shared job requests: equal requests of jobs in memory are stored once.
 
-use crate::model::JobRequest;
+use slotd_model::JobRequest;
 use std::collections::VecDeque;
 use std::sync::{Arc, Weak};
 

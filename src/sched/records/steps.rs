@@ -1,15 +1,15 @@
 //! The steps of the records: how they start and end.
 
 use super::Records;
-use crate::model::change::Change;
-use crate::model::job::ClientProcess;
-use crate::model::step_request::StepKind;
-use crate::model::tres::{Allocation, Usage};
-use crate::model::{
+use crate::types::{Cx, EndCause};
+use slotd_model::change::Change;
+use slotd_model::job::ClientProcess;
+use slotd_model::step_request::StepKind;
+use slotd_model::tres::{Allocation, Usage};
+use slotd_model::{
     ClockBase, End, ExitCode, ExitRecord, Job, JobId, JobState, Reason, Refusal, Step, StepId,
     StepKey, StepRequest, Timestamp, Tres,
 };
-use crate::sched::types::{Cx, EndCause};
 
 impl Records {
     /// Returns whether this step of the job exists and has not ended.

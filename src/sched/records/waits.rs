@@ -3,9 +3,9 @@
 //! This module only computes with known facts. `depend` finds the targets and decides when to
 //! re-evaluate.
 
-use crate::model::array::TaskSet;
-use crate::model::dependency::{DependencyKind, DependencyTerm};
-use crate::model::{JobId, Timestamp};
+use slotd_model::array::TaskSet;
+use slotd_model::dependency::{DependencyKind, DependencyTerm};
+use slotd_model::{JobId, Timestamp};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The status of one term.

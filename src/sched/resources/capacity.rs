@@ -7,12 +7,12 @@
 use super::cpu_pick;
 use super::gpu_pool::{GpuPool, GpuWant};
 use super::limits::{LimitSet, Limits, Reached};
-use crate::model::gpu::GpuShare;
-use crate::model::node::NodeParts;
-use crate::model::partition::{Host, OverSubscribe};
-use crate::model::tres::Allocation;
-use crate::model::{Job, JobRequest, Partition, Tres, request::Sharing};
-use crate::sched::types::Config;
+use crate::types::Config;
+use slotd_model::gpu::GpuShare;
+use slotd_model::node::NodeParts;
+use slotd_model::partition::{Host, OverSubscribe};
+use slotd_model::tres::Allocation;
+use slotd_model::{Job, JobRequest, Partition, Tres, request::Sharing};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 

@@ -5,7 +5,7 @@
 //! CPUs. A request that fits into none is spread over as few as possible. The lowest numbers go
 //! first.
 
-use crate::model::topology::{Level, Place, Topology};
+use slotd_model::topology::{Level, Place, Topology};
 use std::collections::{BTreeSet, HashMap};
 
 /// Returns the levels from the smallest unit to the largest: a socket may hold several NUMA nodes,
@@ -101,9 +101,9 @@ fn size(unit: &[Vec<u32>]) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::topology::Place;
-    use crate::sched::testing::uniform;
+    use crate::testing::uniform;
     use proptest::prelude::*;
+    use slotd_model::topology::Place;
 
     /// Picks CPUs for a job of `count` CPUs on this host while `taken` are in use.
     fn picked(host: &Topology, count: usize, taken: &[u32]) -> Vec<u32> {

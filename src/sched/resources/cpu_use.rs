@@ -8,10 +8,10 @@
 use super::Resources;
 use super::capacity::Want;
 use super::readings::Readings;
-use crate::model::cpu_use::{CpuReading, CpusElsewhere};
-use crate::model::{Timestamp, counted};
-use crate::sched::choice::Choice;
-use crate::sched::line::queue::Queue;
+use crate::choice::Choice;
+use crate::line::queue::Queue;
+use slotd_model::cpu_use::{CpuReading, CpusElsewhere};
+use slotd_model::{Timestamp, counted};
 
 /// The latest reading, and the request for the next one.
 #[derive(Debug, Clone, Default)]

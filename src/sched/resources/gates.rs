@@ -4,9 +4,9 @@
 use super::Resources;
 use super::capacity::{CpuSharing, Want};
 use super::limits::LimitSet;
-use crate::model::partition::PartitionState;
-use crate::model::{Job, Reason, Timestamp};
-use crate::sched::choice::Choice;
+use crate::choice::Choice;
+use slotd_model::partition::PartitionState;
+use slotd_model::{Job, Reason, Timestamp};
 use std::iter::once_with;
 
 /// Checks whether the partition refuses to start jobs with this time limit.

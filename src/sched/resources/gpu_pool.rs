@@ -4,8 +4,8 @@
 //! once, as in Slurm. Among suitable GPUs the one with the most free comes first, and among equals
 //! the one with the lowest number.
 
-use crate::model::gpu::{Gpu, GpuShare};
-use crate::model::partition::Host;
+use slotd_model::gpu::{Gpu, GpuShare};
+use slotd_model::partition::Host;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -225,7 +225,7 @@ impl GpuPool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sched::testing::host;
+    use crate::testing::host;
 
     /// Returns a host with four GPUs of these sizes, each with four shards.
     fn shared_host(sizes: [u64; 4]) -> Host {

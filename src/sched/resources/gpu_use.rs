@@ -9,10 +9,10 @@
 use super::Resources;
 use super::gpu_pool::{Elsewhere, GpuWant};
 use super::readings::Readings;
-use crate::model::gpu::{GpuReading, GpuShare};
-use crate::model::tres::Allocation;
-use crate::model::{Job, JobId, Timestamp};
-use crate::sched::choice::Choice;
+use crate::choice::Choice;
+use slotd_model::gpu::{GpuReading, GpuShare};
+use slotd_model::tres::Allocation;
+use slotd_model::{Job, JobId, Timestamp};
 use std::collections::BTreeMap;
 
 /// The longest pause between readings while jobs hold GPUs. The pause grows with the age of the

@@ -6,8 +6,8 @@
 
 use super::capacity::{Capacity, Part};
 use super::gpu_pool::Elsewhere;
-use crate::model::{JobId, Tres};
-use crate::sched::types::Config;
+use crate::types::Config;
+use slotd_model::{JobId, Tres};
 use std::collections::BTreeMap;
 
 #[derive(Debug, Clone, PartialEq)]

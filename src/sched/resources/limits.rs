@@ -3,8 +3,8 @@
 //!
 //! A job at its limit waits, holds no reservation, and keeps no other job from starting.
 
-use crate::model::limit::Limit;
-use crate::model::{JobRequest, Reason};
+use slotd_model::limit::Limit;
+use slotd_model::{JobRequest, Reason};
 use std::sync::Arc;
 
 /// A set of the configured limits, by index.

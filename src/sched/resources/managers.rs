@@ -1,11 +1,11 @@
 //! The processes that manage the steps of their jobs themselves, and the parts out of use that
 //! their steps leave unused until there is a replacement.
 
-use crate::model::job::ClientProcess;
-use crate::model::node::NodeParts;
-use crate::model::resize::PartChange;
-use crate::model::{JobId, StepId};
-use crate::sched::types::{Cx, Effect};
+use crate::types::{Cx, Effect};
+use slotd_model::job::ClientProcess;
+use slotd_model::node::NodeParts;
+use slotd_model::resize::PartChange;
+use slotd_model::{JobId, StepId};
 use std::collections::BTreeMap;
 
 #[derive(Debug, Clone, Default)]

@@ -5,8 +5,8 @@
 //! successful launch ends the drain. A job that keeps hitting faults while others launch is held,
 //! so that no job can keep the node drained.
 
-use crate::model::node::{Drains, LaunchAtDeath, NodeParts, NodeReason, Outage};
-use crate::model::{ExitRecord, JobId, StepKey, Timestamp};
+use slotd_model::node::{Drains, LaunchAtDeath, NodeParts, NodeReason, Outage};
+use slotd_model::{ExitRecord, JobId, StepKey, Timestamp};
 use std::collections::BTreeSet;
 
 /// The initial and the longest pause between two tries. The pause doubles up to the longest.

@@ -1,10 +1,10 @@
 //! Parts of the host that no job gets: drained by the owner, or missing.
 
 use super::Resources;
-use crate::model::gpu::Gpu;
-use crate::model::node::{NodeParts, ranges};
-use crate::model::partition::Host;
-use crate::model::{JobId, Refusal, Timestamp};
+use slotd_model::gpu::Gpu;
+use slotd_model::node::{NodeParts, ranges};
+use slotd_model::partition::Host;
+use slotd_model::{JobId, Refusal, Timestamp};
 
 impl Resources {
     /// Fails if `parts` includes parts that the host does not have.

@@ -2,7 +2,7 @@
 //! when a job could start because of them, and again after a pause while a job waits for them.
 //! Requests made in the meantime share the answer.
 
-use crate::model::{JobId, Timestamp};
+use slotd_model::{JobId, Timestamp};
 use std::collections::BTreeSet;
 
 /// The time for which a reading is valid for decisions.

@@ -1,14 +1,14 @@
 //! A double that records the effects of the core, for this room's tests. A test can end by checking
 //! that no effect is left unexamined.
 
-use crate::model::job::{Client, ClientProcess};
-use crate::model::request::JobKind;
-use crate::model::{
+use crate::core::Core;
+use crate::testing::{Ask, Stored, T0, config, host};
+use crate::types::{Config, Cx, Effect, EndCause, StopCause, Submission};
+use slotd_model::job::{Client, ClientProcess};
+use slotd_model::request::JobKind;
+use slotd_model::{
     ArrayRole, ExitCode, ExitRecord, JobId, JobRef, JobState, Reason, Refusal, Timestamp,
 };
-use crate::sched::core::Core;
-use crate::sched::testing::{Ask, Stored, T0, config, host};
-use crate::sched::types::{Config, Cx, Effect, EndCause, StopCause, Submission};
 
 /// A core with a clock, a map as its store, and the effects that no test code has examined yet.
 #[derive(Debug, Clone)]

@@ -3,10 +3,10 @@
 
 use super::spec::Scalar;
 use super::text::{ReadFile, Wrong, strip_bom};
-use crate::model::array::MAX_TASK_ID;
-use crate::parse::{array, suggest};
 use serde::de::{self, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
+use slotd_model::array::MAX_TASK_ID;
+use slotd_parse::{array, suggest};
 use std::collections::BTreeMap;
 use std::fmt;
 
@@ -205,7 +205,7 @@ pub fn check_braces(
         if braces == Braces::Shell && of_row.is_none() && !is_near() {
             continue;
         }
-        let shown = format!("{{{}}}", crate::parse::error::shown(word));
+        let shown = format!("{{{}}}", slotd_parse::error::shown(word));
         let text = format!("{key}: unknown placeholder {shown}");
         let mut hint = match known {
             [] => "this step has no foreach: add one, or remove the braces".to_owned(),

@@ -4,8 +4,8 @@ use super::expand::Expander;
 use super::spec::StepSpec;
 use super::text::{Fault, Wrong};
 use super::words::in_words;
-use crate::parse::error::shown;
 use serde::Deserialize;
+use slotd_parse::error::shown;
 use toml::Spanned;
 
 #[derive(Deserialize)]

@@ -4,9 +4,9 @@
 //! model. The use of a slice is not reported.
 
 use super::{Depth, Driver, Process, Seen, feature_word};
-use crate::model::gpu::Gpu;
-use crate::sys::guard::{NOT_FOUND, guarded, unguarded};
-use crate::sys::program::find;
+use crate::guard::{NOT_FOUND, guarded, unguarded};
+use crate::program::find;
+use slotd_model::gpu::Gpu;
 use std::io;
 use std::path::Path;
 use std::process::Stdio;

@@ -2,9 +2,6 @@
 
 use super::{bars, host, line};
 use crate::live::picture::{Place, label};
-use crate::model::view::JobView;
-use crate::model::{End, JobId, JobState, Reason};
-use crate::render::{job as words, seff, time};
 use crate::tui::log::shown;
 use crate::tui::order::Sort;
 use crate::tui::pane::{Key, Pane, Row};
@@ -12,6 +9,9 @@ use crate::tui::state::Screen;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::style::Style;
+use slotd_model::view::JobView;
+use slotd_model::{End, JobId, JobState, Reason};
+use slotd_render::{job as words, seff, time};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Field {
@@ -166,7 +166,7 @@ fn heading(
     let mut text = String::from(" ");
     for (field, width) in columns {
         let (title, _, right) = field.form();
-        crate::render::text::pad(&mut text, title, usize::from(*width), right);
+        slotd_render::text::pad(&mut text, title, usize::from(*width), right);
         text.push(' ');
     }
     let name = match pane.place {
@@ -227,8 +227,8 @@ fn draw_row(
         };
         let text = shown(&text);
         let mut padded = String::new();
-        let text = crate::render::text::cut(&text, cell.width.into());
-        crate::render::text::pad(&mut padded, text, cell.width.into(), field.form().2);
+        let text = slotd_render::text::cut(&text, cell.width.into());
+        slotd_render::text::pad(&mut padded, text, cell.width.into(), field.form().2);
         line(to, cell, 0, &padded, end(style));
     }
 }
