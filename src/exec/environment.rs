@@ -310,7 +310,7 @@ pub fn stale_in_step(hides_gpus: bool) -> Vec<String> {
 
 /// Returns the variables through which a rank finds the others. `end` is the descriptor of its
 /// connection to the watcher.
-pub fn pmi_variables(step: StepKey, rank: u32, size: usize, end: i32) -> Variables {
+pub(crate) fn pmi_variables(step: StepKey, rank: u32, size: usize, end: i32) -> Variables {
     let values = [end.to_string(), rank.to_string(), size.to_string(), step.to_string()];
     PMI.map(str::to_owned).into_iter().zip(values).collect()
 }

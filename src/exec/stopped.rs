@@ -11,7 +11,7 @@ use std::path::Path;
 
 /// Sends SIGCONT to all stopped launchers and watchers of this root, and returns their number.
 /// Reads the state of every process of the machine.
-pub fn resume(root: &Path) -> usize {
+pub(crate) fn resume(root: &Path) -> usize {
     let is_stopped = |pid: &i32| proc::stat(*pid).is_some_and(|stat| stat.state == b'T');
     // A watcher is forked by a launcher and keeps its command line.
     let is_ours = |pid: &i32| {

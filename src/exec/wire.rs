@@ -23,7 +23,7 @@ pub fn encode<T: Serialize>(message: &T) -> io::Result<Vec<u8>> {
 }
 
 /// Encodes a launch as three frames.
-pub fn encode_launch(spec: &LaunchSpec) -> io::Result<Vec<u8>> {
+pub(crate) fn encode_launch(spec: &LaunchSpec) -> io::Result<Vec<u8>> {
     let script = spec.script.as_deref();
     let mut out = Vec::with_capacity(1024 + spec.env.len() + script.map_or(0, <[u8]>::len));
     Frame::push_bare(&mut out, &serde_json::to_vec(spec)?)?;

@@ -48,7 +48,7 @@ pub mod source;
 pub mod state;
 pub mod step;
 pub mod step_request;
-pub mod store_fault;
+mod store_fault;
 pub mod time;
 pub mod topology;
 pub mod tres;

@@ -108,7 +108,7 @@ impl Series {
     }
 
     /// Returns the time from the start of the step to the end of the last span.
-    pub fn length_ms(&self) -> u64 {
+    pub(crate) fn length_ms(&self) -> u64 {
         self.spans.iter().fold(0, |sum, span| sum.saturating_add(span.ms))
     }
 
@@ -274,7 +274,7 @@ pub struct Bin {
 /// Combines series into `count` bins between two instants (in ms of any clock). Each series comes
 /// with its start and a flag that says whether the step has all GPUs of the job. The GPU use of
 /// such a step includes that of the other steps.
-pub fn bins<'a>(
+fn bins<'a>(
     series: impl IntoIterator<Item = (i64, bool, &'a Series)>,
     from_ms: i64,
     to_ms: i64,

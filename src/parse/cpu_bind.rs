@@ -20,7 +20,7 @@ pub const FORMS: &str = "[quiet|verbose,] and none, threads, cores, sockets, ldo
 ///
 /// # Errors
 /// Fails with `unrecognized --cpu-bind argument "…"` and exit code 1 for anything else, for two
-/// kinds at once, and for CPU numbers above [`read::MAX_CPU`].
+/// kinds at once, and for CPU numbers above 65,535.
 pub fn parse(text: &str) -> Result<CpuBind, SpecError> {
     let unrecognized = || {
         let word = text.split(',').find(|word| read::cpu_bind(word).is_none()).unwrap_or_default();
@@ -155,7 +155,7 @@ mod tests {
 
     fn bind() -> impl Strategy<Value = CpuBind> {
         let times = || prop_oneof![3 => Just(1u32), 1 => 2..=u32::MAX];
-        let map = prop::collection::vec((0..=read::MAX_CPU, times()), 1..6).prop_map(|list| {
+        let map = prop::collection::vec((0..=65_535u32, times()), 1..6).prop_map(|list| {
             CpuBind::MapCpu(
                 list.into_iter().map(|(value, times)| Repeated { value, times }).collect(),
             )

@@ -7,7 +7,7 @@ use slotd_model::{HostList, read};
 ///
 /// # Errors
 /// Fails with `Invalid hostlist: n[1-3]x`: as in Slurm, no text may follow the last bracket of a
-/// name. Also fails for more than [`read::MAX_HOSTS`] names.
+/// name. Also fails for more than 65,536 names.
 pub fn expand(text: &str) -> Result<Vec<String>, SpecError> {
     read::hosts(text).ok_or_else(|| SpecError::value(format!("Invalid hostlist: {}", shown(text))))
 }

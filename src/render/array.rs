@@ -76,7 +76,7 @@ impl<'a> Shown<'a> {
     }
 
     /// Like [`Shown::id`], with squeue's own limit (`%i`, `JobArrayID`).
-    pub fn squeue_id(&self, ctx: &Ctx) -> String {
+    pub(crate) fn squeue_id(&self, ctx: &Ctx) -> String {
         match (self, ctx.bitstr_len) {
             (Shown::Tasks { array, tasks, limit }, None) => {
                 let mut text = format!("{array}_[{}]", list_text(tasks, *limit, SQUEUE_ID_LEN));
@@ -143,7 +143,7 @@ fn list_text(tasks: &TaskSet, limit: Option<u32>, room: usize) -> String {
 }
 
 /// Formats the tasks with their limit, `3-9%2`, truncated as `SLURM_BITSTR_LEN` says.
-pub fn task_list(tasks: &TaskSet, limit: Option<u32>, ctx: &Ctx) -> String {
+pub(crate) fn task_list(tasks: &TaskSet, limit: Option<u32>, ctx: &Ctx) -> String {
     let room = ctx.bitstr_len.unwrap_or(DEFAULT_BITSTR_LEN);
     let mut text = list_text(tasks, limit, room);
     if room > 0 && text.len() >= room {

@@ -191,7 +191,7 @@ impl<T: Table> Layout<T> {
 
     /// Prints consecutive equal lines only once.
     #[must_use]
-    pub fn merging_equal(mut self) -> Self {
+    pub(crate) fn merging_equal(mut self) -> Self {
         self.merges_equal = true;
         self
     }

@@ -24,7 +24,7 @@ pub mod ctx;
 pub mod field;
 pub mod host_use;
 pub mod job;
-pub mod job_facts;
+mod job_facts;
 pub mod json;
 pub mod layout;
 pub mod notice;

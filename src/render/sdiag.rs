@@ -16,13 +16,13 @@ pub const RESET: &str = "Reset scheduling statistics\n";
 const SUBMISSION: &str = "REQUEST_SUBMIT_BATCH_JOB";
 
 /// Returns the rounds per minute; `None` before a full minute has passed.
-pub fn cycles_per_minute(d: &Diagnostics) -> Option<u64> {
+pub(crate) fn cycles_per_minute(d: &Diagnostics) -> Option<u64> {
     let minutes = d.now.since(d.since).as_secs() / 60;
     (minutes > 0).then(|| d.cycles.count / minutes)
 }
 
 /// Returns the number of reservations in a backfill round: one, for the first job that has to wait.
-pub fn table_size(d: &Diagnostics) -> u64 {
+pub(crate) fn table_size(d: &Diagnostics) -> u64 {
     u64::from(d.backfill.cycles.count > 0)
 }
 

@@ -92,11 +92,11 @@ pub fn notes(view: &JobView, usage: &Usage, memory_is_enforced: bool) -> String 
 }
 
 /// A caveat about `MaxRSS`.
-pub const SAMPLED: &str =
+pub(crate) const SAMPLED: &str =
     "Memory is sampled: a short combined peak of several processes may be missing";
 
 /// Describes the likely cause of a failure of the job itself.
-pub fn cause_of_failure(view: &JobView) -> Option<String> {
+pub(crate) fn cause_of_failure(view: &JobView) -> Option<String> {
     let by_itself = matches!(view.run.reason, Reason::NonZeroExitCode | Reason::RaisedSignal);
     let exit = Some(view.run.exit)
         .filter(|_| view.run.state == JobState::Ended(End::Failed) && by_itself)?;

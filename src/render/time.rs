@@ -125,7 +125,7 @@ fn split(secs: u64) -> (u64, u64, u64, u64) {
 }
 
 /// Formats a time limit as squeue does; `UNLIMITED` for none.
-pub fn short_limit(limit: Option<u64>) -> String {
+pub(crate) fn short_limit(limit: Option<u64>) -> String {
     limit.map_or_else(|| "UNLIMITED".to_owned(), short)
 }
 

@@ -12,12 +12,12 @@ pub fn scontrol(t: &Tres, units: Units) -> String {
 }
 
 /// Formats the resources of a job in alphabetical order, as sacct does.
-pub fn sacct_job(t: &Tres, units: Units) -> String {
+pub(crate) fn sacct_job(t: &Tres, units: Units) -> String {
     format!("billing={},{}", t.cpus, sacct_step(t, units))
 }
 
 /// Formats the resources of a step in alphabetical order, as sacct does.
-pub fn sacct_step(t: &Tres, units: Units) -> String {
+pub(crate) fn sacct_step(t: &Tres, units: Units) -> String {
     let mut text = format!("cpu={}", t.cpus);
     push_gpus(&mut text, t, units);
     if t.mem_mb > 0 {

@@ -47,7 +47,7 @@ impl Value {
     }
 
     /// Returns the text, or Slurm's `N/A` if it does not apply.
-    pub fn or_not_available(text: Option<String>) -> Self {
+    pub(crate) fn or_not_available(text: Option<String>) -> Self {
         text.filter(|text| !text.is_empty()).map_or("N/A".into(), Value::from)
     }
 

@@ -63,7 +63,7 @@ impl Ending {
     }
 
     /// Returns the ending of a job that was stopped: cancelled, released, or without its client.
-    pub fn of_stopped(job: &Job, exit: ExitCode, cause: EndCause) -> Self {
+    pub(crate) fn of_stopped(job: &Job, exit: ExitCode, cause: EndCause) -> Self {
         let by = job.run.cancelled_by;
         let reason = match job.run.reason {
             // It was cancelled before it was back in the queue.

@@ -7,7 +7,7 @@ mod choices;
 mod control;
 mod cpus;
 mod dependencies;
-pub mod double;
+pub(crate) mod double;
 mod ends;
 mod gpus;
 mod node;

@@ -140,7 +140,7 @@ pub enum Effect {
 
 impl Effect {
     /// Returns the effect that sets the job's current time limit, or `None` if it has not started.
-    pub fn set_time_limit(job: &Job) -> Option<Effect> {
+    pub(crate) fn set_time_limit(job: &Job) -> Option<Effect> {
         let (limit_secs, suspended_us) = (job.request.time_limit_secs, job.run.suspended_us);
         Some(Effect::SetTimeLimit { job: job.id, limit_secs, start: job.run.start?, suspended_us })
     }

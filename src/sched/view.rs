@@ -14,7 +14,7 @@ use slotd_model::{End, ExitCode, Job, JobId, JobState, Partition, Step, StepId, 
 /// Returns the step of the script (`12.batch`) or of the command of `srun --no-wait` (`12.0`),
 /// derived from the record, since it starts and ends with it. `None` for allocations and for jobs
 /// that have not started.
-pub fn own_step(job: &Job) -> Option<Step> {
+pub(crate) fn own_step(job: &Job) -> Option<Step> {
     let id = job.own_step_id()?;
     let (name, ntasks) = match id {
         StepId::Batch => ("batch".to_string(), 1),

@@ -51,20 +51,24 @@ pub(super) struct RunRow {
 
 impl JobRow {
     /// Returns the row of a job whose request has this row ID.
-    pub fn new(job: &Job, request_id: i64) -> Result<JobRow, StoreError> {
+    pub(crate) fn new(job: &Job, request_id: i64) -> Result<JobRow, StoreError> {
         let body = Job { request: Arc::default(), ..job.without_steps() };
         Ok(JobRow { job_id: job.id.0.into(), request_id, body: to_json("jobs", "body", &body)? })
     }
 
     /// Returns the job, combined with data from the other tables.
-    pub fn into_job(self, request: Arc<JobRequest>, steps: Vec<Step>) -> Result<Job, StoreError> {
+    pub(crate) fn into_job(
+        self,
+        request: Arc<JobRequest>,
+        steps: Vec<Step>,
+    ) -> Result<Job, StoreError> {
         let job: Job = from_json("jobs", "body", &self.body)?;
         Ok(Job { request, steps, ..job })
     }
 }
 
 impl StepRow {
-    pub fn new(job: JobId, step: &Step) -> Result<StepRow, StoreError> {
+    pub(crate) fn new(job: JobId, step: &Step) -> Result<StepRow, StoreError> {
         Ok(StepRow {
             job_id: job.0.into(),
             step: step.id.to_string(),
@@ -72,13 +76,13 @@ impl StepRow {
         })
     }
 
-    pub fn into_step(self) -> Result<Step, StoreError> {
+    pub(crate) fn into_step(self) -> Result<Step, StoreError> {
         from_json("steps", "body", &self.body)
     }
 }
 
 impl RunRow {
-    pub fn new(job: JobId, run: &Run) -> Result<RunRow, StoreError> {
+    pub(crate) fn new(job: JobId, run: &Run) -> Result<RunRow, StoreError> {
         Ok(RunRow {
             job_id: job.0.into(),
             run: run.run.restarts.into(),
@@ -86,7 +90,7 @@ impl RunRow {
         })
     }
 
-    pub fn into_run(self) -> Result<Run, StoreError> {
+    pub(crate) fn into_run(self) -> Result<Run, StoreError> {
         from_json("runs", "body", &self.body)
     }
 }

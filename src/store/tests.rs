@@ -176,7 +176,7 @@ fn role(id: JobId) -> impl Strategy<Value = ArrayRole> {
 
 /// Returns any job with this ID that satisfies the one guarantee of the scheduler that queries rely
 /// on: a job has an end time if and only if it has ended.
-pub fn any_job(id: u32) -> impl Strategy<Value = Job> {
+pub(crate) fn any_job(id: u32) -> impl Strategy<Value = Job> {
     let id = JobId(id);
     let words = (
         proptest::sample::select(&["cpu", "gpu", "gpu,cpu"][..]),
@@ -244,6 +244,6 @@ pub fn any_job(id: u32) -> impl Strategy<Value = Job> {
 }
 
 /// Returns up to `most` jobs with consecutive IDs from 1.
-pub fn any_jobs(most: u32) -> impl Strategy<Value = Vec<Job>> {
+pub(crate) fn any_jobs(most: u32) -> impl Strategy<Value = Vec<Job>> {
     (1..=most).map(any_job).collect::<Vec<_>>()
 }

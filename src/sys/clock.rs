@@ -68,10 +68,10 @@ pub mod pretended {
     use std::sync::OnceLock;
 
     /// `ID@SECONDS`: the boot ID in hexadecimal digits, and the boot time in seconds since 1970.
-    pub const BOOT: &str = "SLOTD_TEST_BOOT";
+    pub(crate) const BOOT: &str = "SLOTD_TEST_BOOT";
     /// A file with the number of seconds that the wall clock is ahead of the real one. It may
     /// change at any time.
-    pub const WALL_CLOCK: &str = "SLOTD_TEST_WALL_CLOCK";
+    pub(crate) const WALL_CLOCK: &str = "SLOTD_TEST_WALL_CLOCK";
 
     pub(super) fn boot() -> Option<(BootId, Timestamp)> {
         let text = std::env::var(BOOT).ok()?;

@@ -54,7 +54,7 @@ pub fn end_with_caller(grace: Duration) {
 }
 
 /// Kills a program when the thread that starts and waits for it exits, or the whole process does.
-pub fn end_with_thread(command: &mut std::process::Command) {
+pub(crate) fn end_with_thread(command: &mut std::process::Command) {
     let end = || Ok(nix::sys::prctl::set_pdeathsig(Signal::SIGKILL)?);
     // SAFETY: makes a single system call and does not allocate.
     unsafe { command.pre_exec(end) };

@@ -26,7 +26,7 @@ pub mod git;
 pub mod gpus;
 pub mod guard;
 pub mod host_use;
-pub mod job_of;
+mod job_of;
 pub mod limits;
 pub mod lock;
 pub mod machine;

@@ -38,7 +38,7 @@ pub fn longest_word() -> usize {
 }
 
 /// Returns the number of clock ticks per second in `/proc/<pid>/stat`.
-pub fn ticks_per_sec() -> u64 {
+pub(crate) fn ticks_per_sec() -> u64 {
     setting(SysconfVar::CLK_TCK, 100)
 }
 

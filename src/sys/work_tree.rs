@@ -19,7 +19,7 @@ const SHORT: u64 = 4096;
 const PACKED: u64 = 256 << 10;
 
 /// The maximum size of that file, in bytes, for callers that can wait.
-pub const MOST_PACKED: u64 = 64 << 20;
+pub(crate) const MOST_PACKED: u64 = 64 << 20;
 
 /// The maximum number of chained symbolic references, as in git.
 const LINKS: usize = 5;

@@ -3,7 +3,7 @@
 use super::split_outside_brackets;
 
 /// The maximum number of names in an expanded list.
-pub const MAX_HOSTS: usize = 65_536;
+const MAX_HOSTS: usize = 65_536;
 
 /// The maximum length of a name, the same as in DNS.
 const MAX_NAME_LEN: usize = 255;

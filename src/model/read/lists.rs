@@ -3,16 +3,19 @@
 use crate::binding::Repeated;
 
 /// The largest CPU number in a map or mask; Linux supports at most 8192 CPUs.
-pub const MAX_CPU: u32 = 65_535;
+const MAX_CPU: u32 = 65_535;
 
 /// Returns whether a word continues a list. No kind's name consists only of hexadecimal digits.
-pub fn is_item(word: &str) -> bool {
+pub(crate) fn is_item(word: &str) -> bool {
     let value = word.split_once('*').map_or(word, |(value, _)| value);
     let digits = value.strip_prefix("0x").or_else(|| value.strip_prefix("0X")).unwrap_or(value);
     !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_hexdigit())
 }
 
-pub fn list<T>(items: &[String], value: impl Fn(&str) -> Option<T>) -> Option<Vec<Repeated<T>>> {
+pub(crate) fn list<T>(
+    items: &[String],
+    value: impl Fn(&str) -> Option<T>,
+) -> Option<Vec<Repeated<T>>> {
     items
         .iter()
         .map(|item| {
@@ -29,7 +32,7 @@ fn decimal(text: &str) -> Option<u32> {
     if text.bytes().all(|b| b.is_ascii_digit()) { text.parse().ok() } else { None }
 }
 
-pub fn number(text: &str) -> Option<u32> {
+pub(crate) fn number(text: &str) -> Option<u32> {
     let cpu = match text.strip_prefix("0x") {
         Some(hex) if hex.bytes().all(|b| b.is_ascii_hexdigit()) => {
             u32::from_str_radix(hex, 16).ok()
@@ -41,7 +44,7 @@ pub fn number(text: &str) -> Option<u32> {
 }
 
 /// Returns the CPUs of a hexadecimal mask in ascending order, or `None` if the mask is empty.
-pub fn mask(text: &str) -> Option<Vec<u32>> {
+pub(crate) fn mask(text: &str) -> Option<Vec<u32>> {
     let digits = text.strip_prefix("0x").unwrap_or(text);
     let significant = digits.trim_start_matches('0');
     if digits.is_empty() || significant.len() as u64 * 4 > u64::from(MAX_CPU) + 1 {

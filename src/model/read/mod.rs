@@ -19,8 +19,7 @@ pub use constraint::constraint;
 pub use cpu_bind::cpu_bind;
 pub use distribution::distribution;
 pub use gpu_bind::gpu_bind;
-pub use hosts::{MAX_HOSTS, hosts};
-pub use lists::MAX_CPU;
+pub use hosts::hosts;
 pub use mem_bind::mem_bind;
 
 /// A stored text that is not a value of its kind.

@@ -13,7 +13,7 @@ const PLUGIN: &str = "openapi/dbv0.0.38";
 
 /// Returns the document with these records.
 #[cfg(test)]
-pub fn accounting(jobs: &[JobView], ctx: &Ctx) -> Value {
+pub(crate) fn accounting(jobs: &[JobView], ctx: &Ctx) -> Value {
     document(PLUGIN, "jobs", accounting_records(jobs, ctx))
 }
 

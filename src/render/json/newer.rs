@@ -83,7 +83,7 @@ fn newer_meta(older: &Value) -> Value {
 }
 
 /// Converts one record of a document.
-pub fn record(mut older: Value) -> Value {
+pub(crate) fn record(mut older: Value) -> Value {
     if let Some(members) = older.as_object_mut() {
         if members.contains_key("job_state") {
             of_queue(members);

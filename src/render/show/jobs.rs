@@ -21,7 +21,7 @@ pub fn jobs(jobs: &[JobView], one_line: bool, detail: bool, ctx: &Ctx) -> String
 }
 
 /// Prints one job. `detail` (`-d`) adds the exit code of its steps and its CPUs and GPUs.
-pub fn job(j: &JobView, one_line: bool, detail: bool, ctx: &Ctx) -> String {
+pub(crate) fn job(j: &JobView, one_line: bool, detail: bool, ctx: &Ctx) -> String {
     let mut r = Record::default();
     who_and_what(&mut r, j, ctx);
     times(&mut r, j, detail, ctx);

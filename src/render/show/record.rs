@@ -15,7 +15,7 @@ fn without_blanks(value: &str) -> String {
 
 /// The lines of one record.
 #[derive(Default)]
-pub struct Record {
+pub(crate) struct Record {
     lines: Vec<Line>,
 }
 
@@ -28,12 +28,12 @@ struct Line {
 
 impl Record {
     /// Appends a line of words.
-    pub fn line(&mut self, words: Vec<(&'static str, String)>) {
+    pub(crate) fn line(&mut self, words: Vec<(&'static str, String)>) {
         self.lines.push(Line { words, indent: "", tail: "" });
     }
 
     /// Appends a line with blanks before and after its words.
-    pub fn odd_line(
+    pub(crate) fn odd_line(
         &mut self,
         indent: &'static str,
         words: Vec<(&'static str, String)>,
@@ -43,19 +43,19 @@ impl Record {
     }
 
     /// Appends a line with one word.
-    pub fn word(&mut self, key: &'static str, value: impl Into<String>) {
+    pub(crate) fn word(&mut self, key: &'static str, value: impl Into<String>) {
         self.line(vec![(key, value.into())]);
     }
 
     /// Appends a line with one word if there is a value.
-    pub fn word_if(&mut self, key: &'static str, value: Option<String>) {
+    pub(crate) fn word_if(&mut self, key: &'static str, value: Option<String>) {
         if let Some(value) = value {
             self.word(key, value);
         }
     }
 
     /// Prints the record in either form.
-    pub fn print(&self, one_line: bool, ctx: &Ctx) -> String {
+    pub(crate) fn print(&self, one_line: bool, ctx: &Ctx) -> String {
         if one_line { self.one_line(ctx) } else { self.lines(ctx) }
     }
 

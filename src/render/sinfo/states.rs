@@ -42,7 +42,7 @@ impl State {
     }
 
     /// Returns whether the host accepts no jobs. A host with only some parts drained accepts jobs.
-    pub fn takes_none(node: &NodeView) -> bool {
+    pub(crate) fn takes_none(node: &NodeView) -> bool {
         node.drained.is_some() || node.host.open_cpus() == 0
     }
 

@@ -48,7 +48,7 @@ impl Records {
     }
 
     /// Adds a step to a running job.
-    pub fn add_step(
+    pub(crate) fn add_step(
         &mut self,
         id: JobId,
         ask: &StepRequest,
@@ -82,7 +82,7 @@ impl Records {
     }
 
     /// Ends the job's remaining steps, for which no report will arrive any more.
-    pub fn close_steps(&mut self, id: JobId, end: End, ended: Timestamp, cx: &mut Cx) {
+    pub(crate) fn close_steps(&mut self, id: JobId, end: End, ended: Timestamp, cx: &mut Cx) {
         let step_end = if end.is_failure() { end } else { End::Cancelled };
         self.edit(id, |job| {
             for step in job.steps.iter_mut().filter(|step| !step.state.is_terminal()) {
@@ -127,7 +127,7 @@ impl Records {
 
 /// Returns the exit code of the command that an allocation's client ran, if `step` is that command
 /// and the client was still alive when it ended.
-pub fn end_of_command(job: &Job, step: &Step) -> Option<ExitCode> {
+pub(crate) fn end_of_command(job: &Job, step: &Step) -> Option<ExitCode> {
     let is_command = step.client.is_some() && step.client == job.holder();
     (is_command && step.state.is_terminal() && !step.client_gone).then_some(step.exit)
 }

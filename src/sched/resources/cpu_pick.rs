@@ -20,7 +20,12 @@ fn levels(topology: &Topology) -> [Level; 2] {
 
 /// Picks `count` of the free CPUs, ascending, or all if there are fewer. `all` are the CPUs of this
 /// host that jobs may use: a core is free if all of its CPUs among them are.
-pub fn pick(count: usize, free: &BTreeSet<u32>, all: &[u32], topology: &Topology) -> Vec<u32> {
+pub(crate) fn pick(
+    count: usize,
+    free: &BTreeSet<u32>,
+    all: &[u32],
+    topology: &Topology,
+) -> Vec<u32> {
     if count >= free.len() {
         return free.iter().copied().collect();
     }
@@ -41,7 +46,7 @@ pub fn pick(count: usize, free: &BTreeSet<u32>, all: &[u32], topology: &Topology
 
 /// Returns `count` CPU numbers for a host whose jobs may use only some of its CPUs, or more than it
 /// has. Existing CPUs come first, followed by numbers that no CPU has, not even a lost one.
-pub fn count_out(count: u32, topology: &Topology, lost: &[Place]) -> Vec<u32> {
+pub(crate) fn count_out(count: u32, topology: &Topology, lost: &[Place]) -> Vec<u32> {
     let there = topology.cpus();
     let mut counted = pick(count as usize, &there.iter().copied().collect(), &there, topology);
     let is_known = |cpu: &u32| there.contains(cpu) || lost.iter().any(|place| place.cpu == *cpu);

@@ -20,7 +20,7 @@ impl Resources {
     }
 
     /// Returns the parts that no job gets: those that are drained, and those that are missing.
-    pub fn all_out(&self) -> NodeParts {
+    pub(crate) fn all_out(&self) -> NodeParts {
         let Host { lost_cpus, drained, .. } = self.host();
         let mut out = drained.clone();
         out.gpus.extend(missing_gpus(self.host()).map(|gpu| gpu.id));
@@ -40,13 +40,13 @@ impl Resources {
     }
 
     /// Records missing hardware.
-    pub fn note_losses(&mut self, now: Timestamp) {
+    pub(crate) fn note_losses(&mut self, now: Timestamp) {
         self.node.set_losses(losses(&self.config.host), now);
     }
 
     /// Records that running jobs are notified of the parts out of use now. Returns the previously
     /// announced parts and the current ones.
-    pub fn announce_outages(&mut self) -> (NodeParts, NodeParts) {
+    pub(crate) fn announce_outages(&mut self) -> (NodeParts, NodeParts) {
         let out = self.all_out();
         (self.node.announce(out.clone()), out)
     }

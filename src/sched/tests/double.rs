@@ -12,7 +12,7 @@ use slotd_model::{
 
 /// A core with a clock, a map as its store, and the effects that no test code has examined yet.
 #[derive(Debug, Clone)]
-pub struct Double {
+pub(crate) struct Double {
     pub core: Core,
     pub now: Timestamp,
     pub store: Stored,
@@ -20,7 +20,7 @@ pub struct Double {
 }
 
 impl Double {
-    pub fn new(cpus: u32, mem_mb: u64, gpus: u32) -> Self {
+    pub(crate) fn new(cpus: u32, mem_mb: u64, gpus: u32) -> Self {
         Double {
             core: Core::new(config(host(cpus, mem_mb, gpus))),
             now: Timestamp::from_secs(T0),
@@ -30,7 +30,7 @@ impl Double {
     }
 
     /// Creates a host with 4 CPUs, 1000 MB and 2 GPUs, and changed settings.
-    pub fn with(change: impl FnOnce(&mut Config)) -> Self {
+    pub(crate) fn with(change: impl FnOnce(&mut Config)) -> Self {
         let mut double = Double::new(4, 1000, 2);
         let mut config = double.core.config().clone();
         change(&mut config);
@@ -40,7 +40,7 @@ impl Double {
 
     /// Runs an action on the core, applies the changes, collects the effects, and checks the
     /// invariants.
-    pub fn act<T>(&mut self, action: impl FnOnce(&mut Core, &mut Cx) -> T) -> T {
+    pub(crate) fn act<T>(&mut self, action: impl FnOnce(&mut Core, &mut Cx) -> T) -> T {
         let mut cx = Cx::at(self.now);
         let result = action(&mut self.core, &mut cx);
         cx.out.changes.into_iter().for_each(|change| self.store.apply(change));
@@ -75,7 +75,7 @@ impl Double {
     }
 
     /// Submits a job from a process of its own, with the job's ID as its PID.
-    pub fn try_submit(&mut self, ask: Ask) -> Result<JobId, Refusal> {
+    pub(crate) fn try_submit(&mut self, ask: Ask) -> Result<JobId, Refusal> {
         let process = ClientProcess {
             pid: self.core.next_id().0,
             start_ticks: 1,
@@ -89,12 +89,12 @@ impl Double {
         self.act(|core, cx| core.submit(submission, cx))
     }
 
-    pub fn submit(&mut self, ask: Ask) -> JobId {
+    pub(crate) fn submit(&mut self, ask: Ask) -> JobId {
         self.try_submit(ask).expect("the job is accepted")
     }
 
     /// Like [`Self::submit`], without checking the invariants, for long queues.
-    pub fn core_submit(&mut self, ask: Ask) -> JobId {
+    pub(crate) fn core_submit(&mut self, ask: Ask) -> JobId {
         let mut cx = Cx::at(self.now);
         let submission = Submission { request: ask.0, ..Submission::default() };
         let id = self.core.submit(submission, &mut cx).expect("the job is accepted");
@@ -102,47 +102,47 @@ impl Double {
         id
     }
 
-    pub fn plan(&mut self) {
+    pub(crate) fn plan(&mut self) {
         self.act(|core, cx| core.plan(cx));
     }
 
     /// Advances the clock, handles due timers, and plans.
-    pub fn wait(&mut self, secs: u64) {
+    pub(crate) fn wait(&mut self, secs: u64) {
         self.now = self.now.plus_secs(secs);
         self.act(|core, cx| core.on_due(cx));
         self.plan();
     }
 
-    pub fn end(&mut self, id: JobId, cause: EndCause, exit: ExitCode) {
+    pub(crate) fn end(&mut self, id: JobId, cause: EndCause, exit: ExitCode) {
         self.act(|core, cx| {
             core.on_job_ended(id, ExitRecord::gone(exit, cx.now), cause, cx);
         });
     }
 
     /// Ends a job with this exit code, and plans.
-    pub fn exit(&mut self, id: JobId, status: i32) {
+    pub(crate) fn exit(&mut self, id: JobId, status: i32) {
         self.end(id, EndCause::Exited, ExitCode::status(status));
         self.plan();
     }
 
-    pub fn cancel(&mut self, sel: &JobRef) -> Result<Vec<JobId>, Refusal> {
+    pub(crate) fn cancel(&mut self, sel: &JobRef) -> Result<Vec<JobId>, Refusal> {
         self.act(|core, cx| core.cancel(sel, 1001, cx))
     }
 
-    pub fn state(&self, id: JobId) -> JobState {
+    pub(crate) fn state(&self, id: JobId) -> JobState {
         self.core.job(id).expect("the job is in memory").run.state
     }
 
-    pub fn reason(&self, id: JobId) -> Reason {
+    pub(crate) fn reason(&self, id: JobId) -> Reason {
         self.core.reason(id, self.now)
     }
 
-    pub fn expected_start(&self, id: JobId) -> Option<Timestamp> {
+    pub(crate) fn expected_start(&self, id: JobId) -> Option<Timestamp> {
         self.core.forecast(self.now).starts().get(&id).map(|start| start.at)
     }
 
     /// Returns the records that were launched or granted since the last call.
-    pub fn started(&mut self) -> Vec<JobId> {
+    pub(crate) fn started(&mut self) -> Vec<JobId> {
         let mut ids = Vec::new();
         self.effects.retain(|effect| match effect {
             Effect::Launch(launch) => {
@@ -159,7 +159,7 @@ impl Double {
     }
 
     /// Returns the jobs that were stopped since the last call.
-    pub fn stops(&mut self) -> Vec<(JobId, StopCause)> {
+    pub(crate) fn stops(&mut self) -> Vec<(JobId, StopCause)> {
         let mut stops = Vec::new();
         self.effects.retain(|effect| match effect {
             Effect::Stop { job, cause } => {
@@ -172,7 +172,7 @@ impl Double {
     }
 
     /// Returns the label of a record: `12_3` for an array task, `12_[4-7]` for a compact record.
-    pub fn label(&self, id: JobId) -> String {
+    pub(crate) fn label(&self, id: JobId) -> String {
         let job = self.core.job(id).expect("the job is in memory");
         match (&job.role, job.compact_tasks()) {
             (ArrayRole::Task { array_job, task }, _) => format!("{array_job}_{task}"),
@@ -181,12 +181,12 @@ impl Double {
         }
     }
 
-    pub fn labels(&self, ids: &[JobId]) -> Vec<String> {
+    pub(crate) fn labels(&self, ids: &[JobId]) -> Vec<String> {
         ids.iter().map(|id| self.label(*id)).collect()
     }
 
     /// Checks that every effect was examined.
-    pub fn assert_quiet(&self) {
+    pub(crate) fn assert_quiet(&self) {
         assert_eq!(self.effects, Vec::new(), "effects that the test did not expect");
     }
 }

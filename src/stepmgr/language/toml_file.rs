@@ -21,7 +21,7 @@ struct Document {
 ///
 /// # Errors
 /// Fails if the text is not valid TOML, has unknown keys, or a value is invalid.
-pub fn parse(text: &str, expander: &mut Expander) -> Result<(), Fault> {
+pub(crate) fn parse(text: &str, expander: &mut Expander) -> Result<(), Fault> {
     let document: Document = toml::from_str(text).map_err(|error| {
         let (message, hint) = in_words(error.message(), "a table");
         let line = error.span().map_or(0, |span| line_at(text, span.start));
