@@ -1,6 +1,5 @@
-//! Rebuilds the program when an SQL file is added, which `embed_migrations!` alone does not notice,
-//! and links it statically if the C library's archive is installed. A static program starts in half
-//! the time.
+//! Links the program statically if the C library's archive is installed. A static program starts in
+//! half the time.
 //!
 //! Rust's own flag, `target-feature=+crt-static`, does not work here: cargo also passes it to the
 //! procedural macros, which cannot be built with it, unless `--target` is given, and then the build
@@ -17,7 +16,6 @@ const ASKED_FOR: [&str; 3] = ["libc.a", "libm.a", "libgcc_s.a"];
 const ARCHIVES: [&str; 4] = ["libc.a", "libm.a", "libgcc.a", "libgcc_eh.a"];
 
 fn main() -> io::Result<()> {
-    println!("cargo:rerun-if-changed=migrations");
     println!("cargo:rerun-if-changed=src/build.rs");
     let is = |name: &str, value: &str| env::var(name).as_deref() == Ok(value);
     let is_native = env::var("HOST") == env::var("TARGET");

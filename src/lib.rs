@@ -6,24 +6,29 @@
 //!
 //! # Layers
 //!
-//! Each folder of `src` is a layer. `tests/it/architecture.rs` defines which layers each layer may
-//! use, and checks the source. Pure layers only compute: they use no files, processes, sockets,
-//! environment variables or clocks. They receive the time, the settings and the facts about the
-//! host as arguments.
+//! Each folder of `src` is a layer. Those from `model` to `exec` are crates (`slotd_model`), and
+//! their `Cargo.toml` says which others they may use. The rest are modules of this crate;
+//! `tests/it/architecture.rs` defines which layers each of them may use, and checks the source.
+//! Pure layers only compute: they use no files, processes, sockets, environment variables or
+//! clocks. They receive the time, the settings and the facts about the host as arguments.
 //!
-//! | module | contents | pure |
+//! A crate makes public only what another crate uses, so that the compiler finds unused code. The
+//! unit tests of this crate use the builders in `sched::testing`, `store::testing` and
+//! `render::fixture`; the feature `test-support`, which no other build has, adds them.
+//!
+//! | layer | contents | pure |
 //! |---|---|---|
 //! | `model` | the vocabulary: job, run state, step, update, query, refusal, states, reasons, trackable resources (TRES) | yes |
 //! | `parse` | parsers from user input to model values, one grammar per file | yes |
 //! | `sched` | decisions: which jobs are admitted, which run now, which wait and why, how a job ends | yes |
 //! | `stepmgr` | the step manager's decisions: its language, dependencies between steps, which step starts next | yes |
 //! | `render` | printers from model values to text: layout, one table of fields per command, records, JSON | yes |
-//! | `tui` | `slotd top`: its state, its key bindings, how it is drawn | yes |
-//! | `live` | the queue as a watching client holds it, and its requests after each change | yes |
 //! | `protocol` | requests, answers and their framing | yes |
 //! | `store` | the database: migrations, rows, commits, queries of the history | |
 //! | `sys` | this machine: /proc, clocks, users, paths, CPUs, memory, GPUs, sockets with descriptors | |
 //! | `exec` | starting, watching and stopping processes; job directory, environment, cgroup, binding, output | |
+//! | `tui` | `slotd top`: its state, its key bindings, how it is drawn | yes |
+//! | `live` | the queue as a watching client holds it, and its requests after each change | yes |
 //! | `actors` | shells around `sched`, `store` and `exec`, which translate messages, call them and carry out effects | |
 //! | `daemon` | wiring and life cycle: settings, lock, listener, sessions, log | |
 //! | `client` | the commands' side of the socket: connecting, requests, waiting, running tasks in the foreground | |
@@ -109,7 +114,7 @@
 //! | a state of a job that has not ended | a line in the same table; the compiler reports the rest. `is_over` in `tests/kit` |
 //! | a cause that drains the node | `sched/resources/node.rs`. Whether a failed launch is the host's fault: `exec/error.rs` |
 //! | a reason | a line in `model/reason.rs`, a predicate in `sched/blockers.rs` |
-//! | a grammar | a file in `parse` with `parse`, and `parse(print(x)) == x` as its property test |
+//! | a grammar | a file in `parse` with `parse`, and `parse(print(x)) == x` as its property test. If its value is stored as text: its reader in `model/read`, which `parse` calls |
 //! | a refusal | a variant of `model::Refusal` with its text |
 //! | a command | a file in `commands`, a line in its table |
 //! | a setting | a row of the table in `daemon/settings.rs` |
@@ -128,28 +133,13 @@ mod client;
 mod clusters;
 mod commands;
 mod daemon;
-mod exec;
 mod live;
-mod model;
-mod parse;
-mod protocol;
-mod render;
-mod sched;
-mod stepmgr;
 mod stepmgrd;
-mod store;
-mod sys;
 mod tui;
 
 /// Entry points for `tests/fuzz`.
 #[cfg(fuzzing)]
 pub use commands::fuzz;
-
-/// The cluster name that Slurm's tools show.
-pub const CLUSTER: &str = "slotd";
-
-/// The version of Slurm whose command lines and output slotd imitates.
-pub const SLURM_VERSION: &str = "22.05.8";
 
 /// Runs the daemon, the launcher, or the command that the program was invoked as, and exits.
 pub fn main() -> ! {

@@ -1,7 +1,7 @@
 //! The activity on the host as the scheduler reports it. The history of host usage is sampled only
 //! while jobs run.
 
-use crate::model::gpu::GpuReading;
+use slotd_model::gpu::GpuReading;
 use tokio::sync::watch;
 
 #[derive(Debug, Clone, Default)]

@@ -3,7 +3,7 @@
 //! A feed holds at most one message: changes are merged into it until the client takes it. It
 //! therefore uses little memory even if the client is slow, and never blocks the sender.
 
-use crate::model::changed::Changed;
+use slotd_model::changed::Changed;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use tokio::sync::Notify;
 
@@ -68,7 +68,7 @@ impl Slot {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::JobId;
+    use slotd_model::JobId;
     use std::time::Duration;
     use tokio::time::timeout;
 

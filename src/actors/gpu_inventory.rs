@@ -6,10 +6,10 @@
 //! last known inventory stays in use.
 
 use crate::actors::messages::{GpusChanged, GpusRead, ProbeGpus, ReadGpus};
-use crate::model::gpu::{Gpu, GpuReading, keep_numbers};
-use crate::sys::aside;
-use crate::sys::gpus::{Depth, Places, Seen};
 use actix::prelude::*;
+use slotd_model::gpu::{Gpu, GpuReading, keep_numbers};
+use slotd_sys::aside;
+use slotd_sys::gpus::{Depth, Places, Seen};
 
 /// The recipients of its facts.
 pub struct GpuOutputs {

@@ -3,35 +3,35 @@
 //! Pure except for the local time zone, which [`local_iso`] reads.
 
 use crate::actors::messages::LaunchStep;
-use crate::exec::LaunchError;
-use crate::exec::environment::{self, Environment};
-use crate::exec::launch_spec::{LaunchSpec, MemoryNodes, OwnEnd, TaskSpec};
-use crate::model::binding::{Bound, CpuBind, GpuBind};
-use crate::model::change::LaunchTexts;
-use crate::model::partition::Host;
-use crate::model::placement::MemNodes;
-use crate::model::request::{GpuRequest, JobKind, OpenMode};
-use crate::model::step_request::StepKind;
-use crate::model::tres::Allocation;
-use crate::model::view::JobView;
-use crate::model::{ArrayRole, Job, JobId, JobRequest, StepId, StepKey, Timestamp};
-use crate::parse::filename::{FilenameVars, NO_VAL, expand};
-use crate::protocol::request::{StepLaunch, Stream};
-use crate::sched::{self, Layout, LayoutAsk, Outside};
-use crate::sys::paths::Paths;
+use slotd_exec::LaunchError;
+use slotd_exec::environment::{self, Environment};
+use slotd_exec::launch_spec::{LaunchSpec, MemoryNodes, OwnEnd, TaskSpec};
+use slotd_model::binding::{Bound, CpuBind, GpuBind};
+use slotd_model::change::LaunchTexts;
+use slotd_model::partition::Host;
+use slotd_model::placement::MemNodes;
+use slotd_model::request::{GpuRequest, JobKind, OpenMode};
+use slotd_model::step_request::StepKind;
+use slotd_model::tres::Allocation;
+use slotd_model::view::JobView;
+use slotd_model::{ArrayRole, Job, JobId, JobRequest, StepId, StepKey, Timestamp};
+use slotd_parse::filename::{FilenameVars, NO_VAL, expand};
+use slotd_protocol::request::{StepLaunch, Stream};
+use slotd_sched::{Layout, LayoutAsk, Outside};
+use slotd_sys::paths::Paths;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// Formats an instant in local time: `2026-11-20T23:14:49`.
 pub fn local_iso(at: Timestamp) -> String {
     jiff::Timestamp::from_second(at.as_secs())
-        .map(|t| t.to_zoned(crate::sys::zone::local()).strftime("%Y-%m-%dT%H:%M:%S").to_string())
+        .map(|t| t.to_zoned(slotd_sys::zone::local()).strftime("%Y-%m-%dT%H:%M:%S").to_string())
         .unwrap_or_else(|_| at.as_secs().to_string())
 }
 
 /// Returns the offset of local time from UTC at this instant, in seconds.
 fn utc_offset_secs(at: Timestamp) -> i32 {
-    let zone = crate::sys::zone::local();
+    let zone = slotd_sys::zone::local();
     jiff::Timestamp::from_second(at.as_secs()).map_or(0, |t| zone.to_offset(t).seconds())
 }
 
@@ -162,7 +162,8 @@ pub fn batch_launch(
         ntasks,
         per_task: request.cpus_per_task.unwrap_or(1),
     };
-    let laid = sched::layout(ask, &alloc.cpu_ids, &alloc.cpu_ids, &host.topology).map_err(outside);
+    let laid =
+        slotd_sched::layout(ask, &alloc.cpu_ids, &alloc.cpu_ids, &host.topology).map_err(outside);
     let broken = laid.as_ref().err().map(LaunchError::to_string);
     let layout = laid.unwrap_or_default();
     let file = |dir: &str, pattern: &str, rank: u32, append: bool| {
@@ -317,7 +318,7 @@ fn step_layout(m: &LaunchStep, ntasks: u32) -> Result<Layout, LaunchError> {
     };
     // A map may name any CPU of the job, unless the step has exclusive CPUs.
     let all = if request.exact && !request.is_shared() { &alloc.cpu_ids } else { job_cpus };
-    sched::layout(ask, own, all, &host.topology).map_err(outside)
+    slotd_sched::layout(ask, own, all, &host.topology).map_err(outside)
 }
 
 /// Returns the NUMA nodes that a task on these CPUs allocates its memory from, if it is bound to
@@ -332,7 +333,7 @@ fn memory_nodes(m: &LaunchStep, rank: u32, cpus: &[u32]) -> Option<MemoryNodes> 
         MemNodes::Map(_) => "MAP",
         MemNodes::Mask(_) => "MASK",
     };
-    let nodes = sched::memory_of(bind, rank, cpus, &host.topology);
+    let nodes = slotd_sched::memory_of(bind, rank, cpus, &host.topology);
     let report =
         bind.reports.then(|| format!("mem-bind={kind} - {}, task {rank:2} {rank:2}", host.name));
     (!nodes.is_empty()).then_some(MemoryNodes { nodes, prefers: bind.prefers, report })

@@ -3,30 +3,30 @@
 
 use crate::actors::feed::{Feed, FeedSender};
 use crate::actors::news::NewsSender;
-use crate::exec::launch_spec::{StepCommand, StepUsage};
-use crate::model::change::{Change, LaunchTexts};
-use crate::model::diagnostics::Diagnostics;
-use crate::model::gpu::{Gpu, GpuReading};
-use crate::model::job::ClientProcess;
-use crate::model::node::{Drains, NodeParts};
-use crate::model::notice::Notice;
-use crate::model::partition::{Host, Machine};
-use crate::model::query::JobQuery;
-use crate::model::resize::GivenBack;
-use crate::model::source::{Kept, Source};
-use crate::model::tres::Allocation;
-use crate::model::view::{JobList, JobView, NodeView};
-use crate::model::{
+use actix::Message;
+use slotd_exec::launch_spec::{StepCommand, StepUsage};
+use slotd_model::change::{Change, LaunchTexts};
+use slotd_model::diagnostics::Diagnostics;
+use slotd_model::gpu::{Gpu, GpuReading};
+use slotd_model::job::ClientProcess;
+use slotd_model::node::{Drains, NodeParts};
+use slotd_model::notice::Notice;
+use slotd_model::partition::{Host, Machine};
+use slotd_model::query::JobQuery;
+use slotd_model::resize::GivenBack;
+use slotd_model::source::{Kept, Source};
+use slotd_model::tres::Allocation;
+use slotd_model::view::{JobList, JobView, NodeView};
+use slotd_model::{
     ExitCode, ExitRecord, Job, JobId, JobRef, Refusal, Step, StepId, StepKey, StoreFault, Timestamp,
 };
-use crate::protocol::answer::{ManagedJob, Outcome};
-use crate::protocol::request::{CancelAsk, ControlAction, StepLaunch, UsageAsk};
-use crate::sched::{
+use slotd_protocol::answer::{ManagedJob, Outcome};
+use slotd_protocol::request::{CancelAsk, ControlAction, StepLaunch, UsageAsk};
+use slotd_sched::{
     Config, EndCause, EndedJob, Estimate, SignalTarget, StopCause, Submission, Submitted,
 };
-use crate::store::StoreError;
-use crate::store::diffs::PackedDiff;
-use actix::Message;
+use slotd_store::StoreError;
+use slotd_store::diffs::PackedDiff;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use tokio::sync::oneshot;

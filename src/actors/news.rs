@@ -1,6 +1,6 @@
 //! The events of a job, sent to a waiting client as they happen.
 
-use crate::protocol::answer::Answer;
+use slotd_protocol::answer::Answer;
 use tokio::sync::mpsc;
 
 /// The sending end. It is unbounded, since a job has few events and the scheduler must never wait

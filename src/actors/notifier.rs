@@ -17,11 +17,11 @@ mod children;
 mod poster;
 
 use crate::actors::messages::{NoticeGiven, Notify};
-use crate::model::notice::{Channel, Notice};
-use crate::parse::web_address::WebAddress;
 use actix::prelude::*;
 use children::{Ended, run_hook, run_mail};
 use poster::{Poster, Sent};
+use slotd_model::notice::{Channel, Notice};
+use slotd_parse::web_address::WebAddress;
 use std::collections::VecDeque;
 use std::ffi::OsString;
 use std::path::PathBuf;

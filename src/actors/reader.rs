@@ -10,15 +10,15 @@ use crate::actors::messages::{
     BatchTexts, EndedFacts, PastCandidates, PastJobs, PastRecords, ReadError, ReadSource,
     WithoutEnvironment,
 };
-use crate::model::batch_tasks::BatchTasks;
-use crate::model::change::LaunchTexts;
-use crate::model::query::JobQuery;
-use crate::model::source::Kept;
-use crate::model::view::JobView;
-use crate::model::{ArrayRole, End, Job, JobId, JobRef, JobState};
-use crate::sched::{EndedJob, view_of};
-use crate::store::{Reader, StoreError};
 use actix::prelude::*;
+use slotd_model::batch_tasks::BatchTasks;
+use slotd_model::change::LaunchTexts;
+use slotd_model::query::JobQuery;
+use slotd_model::source::Kept;
+use slotd_model::view::JobView;
+use slotd_model::{ArrayRole, End, Job, JobId, JobRef, JobState};
+use slotd_sched::{EndedJob, view_of};
+use slotd_store::{Reader, StoreError};
 
 /// The maximum number of queries over time windows to run at once.
 const WINDOWS_AT_ONCE: usize = 2;
@@ -192,7 +192,7 @@ pub fn ended_facts(reader: &mut Reader, ids: &[JobId]) -> Result<Vec<EndedJob>, 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::store::testing::Place;
+    use slotd_store::testing::Place;
     use std::sync::Arc;
     use std::sync::mpsc;
 

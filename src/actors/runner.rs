@@ -16,19 +16,19 @@
 //! ```
 
 use crate::actors::messages::*;
-use crate::exec::cgroup::{CgroupBase, JobCgroup};
-use crate::exec::launch_mark::LaunchMark;
-use crate::exec::launch_spec::{SignalScope, StepCommand, StepEvent, StepUsage};
-use crate::exec::step_handle::StepCommands;
-use crate::exec::step_journal;
-use crate::exec::{LaunchError, LaunchSpec, Launcher, job_dirs};
-use crate::model::partition::Host;
-use crate::model::request::JobKind;
-use crate::model::{ExitCode, ExitRecord, Job, JobId, StepId, StepKey, Timestamp};
-use crate::sched::{EndCause, SignalTarget, StopCause};
-use crate::sys::paths::Paths;
-use crate::sys::{aside, clock};
 use actix::prelude::*;
+use slotd_exec::cgroup::{CgroupBase, JobCgroup};
+use slotd_exec::launch_mark::LaunchMark;
+use slotd_exec::launch_spec::{SignalScope, StepCommand, StepEvent, StepUsage};
+use slotd_exec::step_handle::StepCommands;
+use slotd_exec::step_journal;
+use slotd_exec::{LaunchError, LaunchSpec, Launcher, job_dirs};
+use slotd_model::partition::Host;
+use slotd_model::request::JobKind;
+use slotd_model::{ExitCode, ExitRecord, Job, JobId, StepId, StepKey, Timestamp};
+use slotd_sched::{EndCause, SignalTarget, StopCause};
+use slotd_sys::paths::Paths;
+use slotd_sys::{aside, clock};
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;

@@ -14,18 +14,18 @@ use crate::actors::launch_plan::fill_paths;
 use crate::actors::messages::*;
 use crate::actors::news::NewsSender;
 use crate::actors::runner::RunnerSeed;
-use crate::exec::cgroup::CgroupBase;
-use crate::exec::launch_spec::StepCommand;
-use crate::model::change::Change;
-use crate::model::changed::Changed;
-use crate::model::job::ClientProcess;
-use crate::model::view::JobView;
-use crate::model::{
+use actix::prelude::*;
+use slotd_exec::cgroup::CgroupBase;
+use slotd_exec::launch_spec::StepCommand;
+use slotd_model::change::Change;
+use slotd_model::changed::Changed;
+use slotd_model::job::ClientProcess;
+use slotd_model::view::JobView;
+use slotd_model::{
     ExitCode, ExitRecord, Job, JobId, JobState, Moment, StepKey, StoreTrouble, Timestamp,
 };
-use crate::sched::{Core, Cx, Effect, EndCause, Outbox};
-use crate::sys::{aside, break_point, memory};
-use actix::prelude::*;
+use slotd_sched::{Core, Cx, Effect, EndCause, Outbox};
+use slotd_sys::{aside, break_point, memory};
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;

@@ -22,19 +22,19 @@ use crate::actors::gpu_inventory::NoGpus;
 use crate::actors::messages::*;
 use crate::actors::scheduler::tests::CheckInvariants;
 use crate::actors::scheduler::{Due, SchedulerActor, SchedulerOutputs};
-use crate::model::dependency::DependencyKind;
-use crate::model::job::{Client, ClientProcess};
-use crate::model::query::JobQuery;
-use crate::model::request::{JobKind, Sharing};
-use crate::model::update::Update;
-use crate::model::{
+use actix::prelude::*;
+use slotd_model::dependency::DependencyKind;
+use slotd_model::job::{Client, ClientProcess};
+use slotd_model::query::JobQuery;
+use slotd_model::request::{JobKind, Sharing};
+use slotd_model::update::Update;
+use slotd_model::{
     ArrayRole, BootId, ClockBase, End, ExitCode, ExitRecord, Job, JobId, JobRef, JobState, Moment,
     Refusal, StepId, StepKey, Timestamp,
 };
-use crate::protocol::request::{CancelAsk, ControlAction};
-use crate::sched::testing::{Ask, T0, ask, config, host};
-use crate::sched::{Config, Core, Cx, EndCause, Interrupted, Outbox, StopCause, Submission};
-use actix::prelude::*;
+use slotd_protocol::request::{CancelAsk, ControlAction};
+use slotd_sched::testing::{Ask, T0, ask, config, host};
+use slotd_sched::{Config, Core, Cx, EndCause, Interrupted, Outbox, StopCause, Submission};
 use std::any::Any;
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};

@@ -9,11 +9,11 @@
 //! it dies, the daemon exits, since it can promise nothing without the database.
 
 use crate::actors::messages::*;
-use crate::model::change::{Change, LaunchTexts};
-use crate::model::{JobId, StoreFault};
-use crate::store::{Store, StoreError};
-use crate::sys::break_point;
 use actix::prelude::*;
+use slotd_model::change::{Change, LaunchTexts};
+use slotd_model::{JobId, StoreFault};
+use slotd_store::{Store, StoreError};
+use slotd_sys::break_point;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
@@ -307,10 +307,10 @@ impl Handler<CloseStore> for StoreActor {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::change::Texts;
-    use crate::model::notice::Notice;
-    use crate::model::{ArrayRole, Job, StepId};
-    use crate::store::testing;
+    use slotd_model::change::Texts;
+    use slotd_model::notice::Notice;
+    use slotd_model::{ArrayRole, Job, StepId};
+    use slotd_store::testing;
     use tokio::sync::mpsc;
 
     /// Forwards the store's replies.
@@ -428,7 +428,7 @@ mod tests {
         }]));
         let started =
             Change::PutStep { job: JobId(2), step: Box::new(testing::step(StepId::Batch)) };
-        let notice = Box::new(Notice::of_end(&task, crate::model::Timestamp(0)));
+        let notice = Box::new(Notice::of_end(&task, slotd_model::Timestamp(0)));
         let ended = Change::PutNotice { number: 1, job: Some(task.id), notice };
         let changes = vec![started, ended];
         store.do_send(Commits(vec![Commit {

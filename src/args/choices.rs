@@ -11,10 +11,10 @@ use crate::args::headings;
 use crate::args::origin::Origin;
 use crate::args::value::{BadValue, Why};
 use crate::args::variables::Variable;
-use crate::parse::directive::Directive;
-use crate::parse::error::shown;
-use crate::parse::{self, SpecError};
 use clap::{ArgMatches, Args, Command};
+use slotd_parse::SpecError;
+use slotd_parse::directive::Directive;
+use slotd_parse::error::shown;
 use std::collections::{BTreeMap, HashMap};
 use std::error::Error;
 use std::ffi::OsString;
@@ -189,8 +189,8 @@ impl Choices {
             self.idle.iter().rev().find(|choice| choice.given.name == name)?.given.value.as_deref()
         };
         let [frequency, profile] = [
-            value("cpu-freq").and_then(|text| parse::cpu_freq::parse(text).ok()),
-            value("profile").and_then(|text| parse::profile::parse(text).ok()),
+            value("cpu-freq").and_then(|text| slotd_parse::cpu_freq::parse(text).ok()),
+            value("profile").and_then(|text| slotd_parse::profile::parse(text).ok()),
         ];
         let all = [("SLURM_CPU_FREQ_REQ", frequency), ("SLURM_PROFILE", profile)];
         all.into_iter()
@@ -311,7 +311,7 @@ impl Reader {
         if !self.operands.iter().take(looked_at).any(|operand| operand.text == ":") {
             return Ok(());
         }
-        let text = format!("{}: :", parse::directive::NO_COMPONENTS);
+        let text = format!("{}: :", slotd_parse::directive::NO_COMPONENTS);
         Err(CliError::error(1, text)
             .hint("submit one job per component and connect them with --dependency"))
     }

@@ -7,8 +7,8 @@
 
 use crate::args::error::CliError;
 use crate::args::getopt::Takes;
-use crate::parse::{self, SpecError};
 use clap::{Arg, ArgAction, Command};
+use slotd_parse::SpecError;
 
 /// An option without a meaning on one host.
 #[derive(Debug, Clone, Copy)]
@@ -63,11 +63,11 @@ const CLUSTERS: Extra = Extra {
 /// An option of commands that do not reach other clusters.
 const THIS_CLUSTER: Extra =
     checked("clusters", Some('M'), "Use this cluster; others are refused", |text, _| {
-        parse::cluster::parse(text).map(drop)
+        slotd_parse::cluster::parse(text).map(drop)
     });
 
 fn count(text: &str, option: &str) -> Result<(), SpecError> {
-    parse::count::parse_or_zero(text, option).map(drop)
+    slotd_parse::count::parse_or_zero(text, option).map(drop)
 }
 
 /// Parses `COUNT[@TIME]`.
@@ -75,7 +75,7 @@ fn switches(text: &str, option: &str) -> Result<(), SpecError> {
     let (switches, time) =
         text.split_once('@').map_or((text, None), |(switches, time)| (switches, Some(time)));
     count(switches, option)?;
-    time.map_or(Ok(()), |time| parse::time::parse_limit_for(time, option).map(drop))
+    time.map_or(Ok(()), |time| slotd_parse::time::parse_limit_for(time, option).map(drop))
 }
 
 /// Options of sbatch, srun and salloc.
@@ -88,7 +88,7 @@ pub const SUBMIT: &[Extra] = &[
     kept("container-id", None, Value, "Set the OCI container name"),
     checked("core-spec", Some('S'), "Reserve cores for the system", count),
     checked("cpu-freq", None, "Set the CPU frequency", |text, _| {
-        parse::cpu_freq::parse(text).map(drop)
+        slotd_parse::cpu_freq::parse(text).map(drop)
     }),
     kept("delay-boot", None, Value, "Delay rebooting nodes"),
     kept("get-user-env", None, Maybe, "Use the login environment"),
@@ -99,7 +99,7 @@ pub const SUBMIT: &[Extra] = &[
     kept("no-kill", Some('k'), Maybe, "Keep the job running if a node fails"),
     kept("power", None, Value, "Set power management options"),
     checked("profile", None, "Select the data to profile", |text, _| {
-        parse::profile::parse(text).map(drop)
+        slotd_parse::profile::parse(text).map(drop)
     }),
     kept("resv-ports", None, Maybe, "Reserve communication ports"),
     kept("segment", None, Value, "Set the size of node segments"),
@@ -108,7 +108,7 @@ pub const SUBMIT: &[Extra] = &[
     checked("switches", None, "Limit the number of network switches", switches),
     checked("thread-spec", None, "Reserve threads for the system", count),
     checked("tmp", None, "Require temporary disk space", |text, option| {
-        parse::mem::parse_mb_for(text, option).map(drop)
+        slotd_parse::mem::parse_mb_for(text, option).map(drop)
     }),
     kept("tres-bind", None, Value, "Bind tasks to trackable resources"),
     kept("use-min-nodes", None, Nothing, "Prefer fewer nodes"),
@@ -121,7 +121,7 @@ pub const SUBMIT: &[Extra] = &[
 pub const SBATCH: &[Extra] = &[
     kept("batch", None, Value, "Require features of the node that runs the script"),
     checked("gpu-bind", None, "Bind tasks to GPUs", |text, _| {
-        parse::gpu_bind::parse(text).map(drop)
+        slotd_parse::gpu_bind::parse(text).map(drop)
     }),
     kept("ignore-pbs", None, Nothing, "Ignore #PBS lines, as slotd always does"),
     kept("oom-kill-step", None, Maybe, "Kill the whole step if it runs out of memory"),
@@ -132,7 +132,7 @@ pub const SBATCH: &[Extra] = &[
 /// Options of salloc only.
 pub const SALLOC: &[Extra] = &[
     checked("gpu-bind", None, "Bind tasks to GPUs", |text, _| {
-        parse::gpu_bind::parse(text).map(drop)
+        slotd_parse::gpu_bind::parse(text).map(drop)
     }),
     kept(
         "kill-command",

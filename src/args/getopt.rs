@@ -7,9 +7,9 @@
 //! operands after `--`). It does not interpret values.
 
 use crate::args::error::{CliError, Mark};
-use crate::parse::ids::split_outside_brackets;
-use crate::parse::suggest;
 use clap::{ArgAction, Command};
+use slotd_model::read::split_outside_brackets;
+use slotd_parse::suggest;
 
 mod take_out;
 

@@ -3,9 +3,9 @@
 //! The `SLURM_*` variables of the job itself are added later, when the job is launched.
 
 use crate::args::origin::Origin;
-use crate::model::binding::CPU_BIND_VARIABLES;
-use crate::model::request::ExportSpec;
-use crate::parse::{self, SpecError};
+use slotd_model::binding::CPU_BIND_VARIABLES;
+use slotd_model::request::ExportSpec;
+use slotd_parse::SpecError;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 
@@ -68,7 +68,7 @@ pub struct ExportOption {
 /// # Errors
 /// Fails for an unclosed quote and for a value without a name.
 pub fn export(text: &str) -> Result<ExportOption, SpecError> {
-    Ok(ExportOption { spec: parse::export::parse(text)?, written: text.to_owned() })
+    Ok(ExportOption { spec: slotd_parse::export::parse(text)?, written: text.to_owned() })
 }
 
 /// The part of the environment that is exported.

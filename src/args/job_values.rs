@@ -3,12 +3,12 @@
 
 use crate::args::error::CliError;
 use crate::args::value::{Maybe, Why};
-use crate::model::mail;
-use crate::model::placement::Hint;
-use crate::model::request::{OpenMode, Sharing};
-use crate::parse::error::shown;
-use crate::parse::gres::{GpuAsk, GresAsk};
-use crate::parse::{self, SpecError, suggest};
+use slotd_model::mail;
+use slotd_model::placement::Hint;
+use slotd_model::request::{OpenMode, Sharing};
+use slotd_parse::error::shown;
+use slotd_parse::gres::{GpuAsk, GresAsk};
+use slotd_parse::{SpecError, suggest};
 
 /// The resource limits named by `--propagate`.
 pub type Limits = Vec<&'static str>;
@@ -112,7 +112,7 @@ pub fn gres(text: &str) -> Result<Maybe<GresAsk>, Why> {
     match text {
         "" => Err(SpecError::submission("Invalid Trackable RESource (TRES) specification").into()),
         "help" => Err(CliError::output(GRES_HELP).into()),
-        text => Ok(parse::gres::parse(text)?),
+        text => Ok(slotd_parse::gres::parse(text)?),
     }
 }
 
@@ -168,7 +168,7 @@ pub fn node_shape(text: &str) -> Result<NodeShape, SpecError> {
         let least = part.split_once('-').map_or(part, |(least, _)| least);
         numbers[nth] = match least {
             "*" => None,
-            number => Some(parse::count::parse(number, &format!("{place} arg of -B"))?),
+            number => Some(slotd_parse::count::parse(number, &format!("{place} arg of -B"))?),
         };
     }
     let [sockets, cores, threads] = numbers;
@@ -233,10 +233,10 @@ pub fn tres_per_task(text: &str) -> Result<PerTask, SpecError> {
     for item in text.split(',') {
         if let Some(count) = item.strip_prefix("cpu").and_then(|rest| rest.strip_prefix([':', '=']))
         {
-            let cpus = parse::count::parse(count, "--tres-per-task").map_err(|_| bad())?;
+            let cpus = slotd_parse::count::parse(count, "--tres-per-task").map_err(|_| bad())?;
             each.cpus.get_or_insert(cpus);
         } else if let Some(gpu) = item.strip_prefix("gres/") {
-            let ask = parse::gres::parse(gpu).map_err(|_| bad())?.ok_or_else(bad)?;
+            let ask = slotd_parse::gres::parse(gpu).map_err(|_| bad())?.ok_or_else(bad)?;
             match ask {
                 GresAsk { gpus: Some(ask), mem_mb: None, .. } => each.gpus.get_or_insert(ask),
                 _ => return Err(bad()),
@@ -253,5 +253,5 @@ pub fn tres_per_task(text: &str) -> Result<PerTask, SpecError> {
 /// # Errors
 /// Fails if the value is not a number.
 pub fn immediate(text: &str) -> Result<u64, SpecError> {
-    parse::count::parse_or_zero(text, "immediate").map(u64::from)
+    slotd_parse::count::parse_or_zero(text, "immediate").map(u64::from)
 }

@@ -5,10 +5,10 @@
 use crate::args::headings::{NEWS, RUNS, WHERE};
 use crate::args::job_values;
 use crate::args::value::{Maybe, unless_empty};
-use crate::model::JobRequest;
-use crate::model::request::KeptText;
-use crate::parse::SpecError;
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
+use slotd_model::JobRequest;
+use slotd_model::request::KeptText;
+use slotd_parse::SpecError;
 
 /// An option of sbatch, srun and salloc.
 pub struct KeptOption {

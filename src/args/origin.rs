@@ -5,9 +5,9 @@
 //! most commands do not need them.
 
 use crate::args::job_values::Limits;
-use crate::model::Timestamp;
-use crate::model::binding::CPU_BIND_VARIABLES;
-use crate::model::rlimits::{Rlimit, Rlimits};
+use slotd_model::Timestamp;
+use slotd_model::binding::CPU_BIND_VARIABLES;
+use slotd_model::rlimits::{Rlimit, Rlimits};
 use std::cell::LazyCell;
 use std::ffi::{OsStr, OsString};
 use std::path::{Component, Path, PathBuf};

@@ -7,13 +7,13 @@ use crate::args::choices::{Choice, Choices, Source};
 use crate::args::error::{CliError, Mark};
 use crate::args::options::JobOpts;
 use crate::args::origin::{Account, Origin};
-use crate::model::batch_tasks::BatchTasks;
-use crate::model::placement::{Distribution, Placement, Spread};
-use crate::model::request::{GpuRequest, JobKind, MemRequest, Sharing};
-use crate::model::{JobRequest, Timestamp};
-use crate::parse::error::shown;
-use crate::parse::gres::GpuAsk;
-use crate::parse::{self, SpecError};
+use slotd_model::batch_tasks::BatchTasks;
+use slotd_model::placement::{Distribution, Placement, Spread};
+use slotd_model::request::{GpuRequest, JobKind, MemRequest, Sharing};
+use slotd_model::{JobRequest, Timestamp};
+use slotd_parse::SpecError;
+use slotd_parse::error::shown;
+use slotd_parse::gres::GpuAsk;
 use std::ffi::{OsStr, OsString};
 
 /// The options that request GPUs.
@@ -72,7 +72,7 @@ impl Submission<'_> {
         let Account { user, uid, group, gid } = self.identity()?;
         let moment = |name: &'static str, value: &Option<String>| {
             choices.read(name, value.as_ref(), |text| {
-                parse::begin::parse_for(text, &format!("--{name}"), origin.now, &origin.tz)
+                slotd_parse::begin::parse_for(text, &format!("--{name}"), origin.now, &origin.tz)
             })
         };
         let (begin, deadline) = (moment("begin", &job.begin)?, moment("deadline", &job.deadline)?);
@@ -168,7 +168,7 @@ impl Submission<'_> {
         let asked = given
             .value
             .as_deref()
-            .and_then(|text| parse::gres::parse_gpus(text).ok())
+            .and_then(|text| slotd_parse::gres::parse_gpus(text).ok())
             .map(|ask| ask.count);
         let is_per_task = *variable == "SLURM_GPUS_PER_TASK";
         !is_per_task
@@ -215,7 +215,7 @@ impl Submission<'_> {
             let error = SpecError::value(
                 "Invalid generic resource (gres) specification: both GPUs and shards",
             );
-            return Err(choices.refuse("gres", &error.with_hint(parse::gres::NOT_BOTH)));
+            return Err(choices.refuse("gres", &error.with_hint(slotd_parse::gres::NOT_BOTH)));
         }
         let count = |ask: &Option<GpuAsk>| ask.as_ref().map(|ask| ask.count);
         Ok(GpuRequest {

@@ -4,11 +4,11 @@
 //! option, so that the error can name the source of the option.
 
 use crate::args::error::CliError;
-use crate::model::JobRef;
-use crate::parse::error::shown;
-use crate::parse::{self, SpecError};
 use clap::builder::TypedValueParser;
 use clap::{Arg, Command};
+use slotd_model::JobRef;
+use slotd_parse::SpecError;
+use slotd_parse::error::shown;
 use std::ffi::OsStr;
 
 /// A parser that takes a value and the option's spelling (`--time`).
@@ -104,7 +104,7 @@ impl From<CliError> for Why {
 /// # Errors
 /// Fails with `Invalid job id: abc`.
 pub fn job(text: &str) -> Result<JobRef, CliError> {
-    parse::ids::parse_job(text)
+    slotd_parse::ids::parse_job(text)
         .map_err(|_| CliError::error(1, format!("Invalid job id: {}", shown(text))))
 }
 
@@ -113,7 +113,7 @@ pub fn job(text: &str) -> Result<JobRef, CliError> {
 /// # Errors
 /// Fails with `Bad job/step specified: abc`, which is a fatal error in sacct.
 pub fn job_or_step(text: &str) -> Result<JobRef, CliError> {
-    parse::ids::parse_job(text)
+    slotd_parse::ids::parse_job(text)
         .map_err(|_| CliError::fatal(1, format!("Bad job/step specified: {}", shown(text))))
 }
 
@@ -133,5 +133,5 @@ pub fn names(text: &str) -> Result<Names, SpecError> {
 /// # Errors
 /// Fails if the list is malformed.
 pub fn hosts(text: &str) -> Result<Names, SpecError> {
-    if text.is_empty() { Ok(Names::new()) } else { parse::hostlist::expand(text) }
+    if text.is_empty() { Ok(Names::new()) } else { slotd_parse::hostlist::expand(text) }
 }

@@ -1,13 +1,13 @@
 //! A connection to the daemon.
 
 use crate::client::watch::FileWatch;
-use crate::model::Refusal;
-use crate::protocol::answer::Answer;
-use crate::protocol::frame::{Decoder, Frame, FrameError, Header};
-use crate::protocol::request::{Request, Submit};
-use crate::sys::paths::Paths;
-use crate::sys::{socket, user};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use slotd_model::Refusal;
+use slotd_protocol::answer::Answer;
+use slotd_protocol::frame::{Decoder, Frame, FrameError, Header};
+use slotd_protocol::request::{Request, Submit};
+use slotd_sys::paths::Paths;
+use slotd_sys::{socket, user};
 use std::io::{self, Read};
 use std::os::fd::{AsFd, BorrowedFd, RawFd};
 use std::os::unix::net::UnixStream;
@@ -364,8 +364,8 @@ pub fn submit(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::JobId;
-    use crate::model::job::{Client, ClientProcess};
+    use slotd_model::JobId;
+    use slotd_model::job::{Client, ClientProcess};
     use std::io::Write;
     use std::os::unix::net::UnixListener;
 

@@ -2,12 +2,12 @@
 
 use crate::client::connection::{ClientError, Connection, watch_for_daemon};
 use crate::client::watch::FileWatch;
-use crate::model::changed::Changed;
-use crate::model::{End, ExitCode, Job, JobId, JobState, Progress};
-use crate::protocol::answer::Answer;
-use crate::protocol::request::Request;
-use crate::sys::paths::Paths;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use slotd_model::changed::Changed;
+use slotd_model::{End, ExitCode, Job, JobId, JobState, Progress};
+use slotd_protocol::answer::Answer;
+use slotd_protocol::request::Request;
+use slotd_sys::paths::Paths;
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};

@@ -4,9 +4,9 @@
 
 use crate::client::relay::Relay;
 use crate::client::tail;
-use crate::model::Timestamp;
 use nix::sys::stat::fstat;
 use nix::time::ClockId;
+use slotd_model::Timestamp;
 use std::fs::{File, Metadata};
 use std::io::{self, Read, Seek, SeekFrom};
 use std::os::unix::fs::MetadataExt;

@@ -6,10 +6,10 @@
 //! step: a guest that does not read is disconnected. Streams that go directly to a pipe or a file
 //! do not pass through here (see `attach`).
 
-use crate::model::StepId;
-use crate::protocol::frame::{Decoder, Frame, FrameError, Header};
-use crate::sys::socket;
 use serde::{Deserialize, Serialize};
+use slotd_model::StepId;
+use slotd_protocol::frame::{Decoder, Frame, FrameError, Header};
+use slotd_sys::socket;
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::{UnixListener, UnixStream};

@@ -1,7 +1,7 @@
 //! Finds the last lines of a file by reading backwards, since a log may contain gigabytes of data
 //! and terabytes of holes.
 
-use crate::sys::extents;
+use slotd_sys::extents;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom};
 use std::os::unix::fs::OpenOptionsExt;

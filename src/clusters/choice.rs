@@ -3,9 +3,9 @@
 //! Names come in the order of the file, this host first, and are matched without regard to case. A
 //! blank after a comma is part of the name, as in Slurm.
 
-use crate::CLUSTER;
 use crate::args::error::CliError;
-use crate::parse::error::shown;
+use slotd_model::CLUSTER;
+use slotd_parse::error::shown;
 
 /// The source of a command's list of clusters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

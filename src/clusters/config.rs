@@ -3,11 +3,11 @@
 //! The file names programs to run and hosts to connect to, so it is checked as strictly as ssh
 //! checks its own: every unknown key is an error, with its line.
 
-use crate::CLUSTER;
 use crate::clusters::program;
-use crate::parse::error::shown;
-use crate::parse::{age, suggest};
 use serde::{Deserialize, Serialize};
+use slotd_model::CLUSTER;
+use slotd_parse::error::shown;
+use slotd_parse::{age, suggest};
 use std::path::PathBuf;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};

@@ -5,10 +5,10 @@
 
 use crate::clusters::config::{Cluster, Link};
 use crate::clusters::token::State;
-use crate::sys::beneath::Dir;
-use crate::sys::fresh::{Fresh, place_of};
-use crate::sys::{files, ownership};
 use serde::{Deserialize, Serialize};
+use slotd_sys::beneath::Dir;
+use slotd_sys::fresh::{Fresh, place_of};
+use slotd_sys::{files, ownership};
 use std::collections::BTreeMap;
 use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{self, Write};

@@ -3,9 +3,9 @@
 //! The work tree may change in the meantime, and others may be able to write to it. So everything
 //! is opened beneath its top without following links; links are packed as links.
 
-use crate::sys::beneath::{self, Dir};
-use crate::sys::git::{Asking, Git, GitError, MOST_NESTED};
-use crate::sys::work_tree::Repository;
+use slotd_sys::beneath::{self, Dir};
+use slotd_sys::git::{Asking, Git, GitError, MOST_NESTED};
+use slotd_sys::work_tree::Repository;
 use std::fs::Metadata;
 use std::io::{self, Read, Write};
 use std::os::unix::fs::MetadataExt;

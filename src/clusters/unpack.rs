@@ -6,7 +6,7 @@
 //! devices and FIFOs, and second files of the same name. A file that cannot be written is removed.
 //! The holes of a sparse file stay holes.
 
-use crate::sys::beneath::{Dir, is_plain};
+use slotd_sys::beneath::{Dir, is_plain};
 use std::fs::{File, Permissions};
 use std::io::{self, Read};
 use std::os::unix::fs::{FileExt, PermissionsExt};

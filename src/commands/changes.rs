@@ -7,13 +7,12 @@
 use crate::args::job_values::{MAX_NICE, nice_forms};
 use crate::args::kept;
 use crate::args::origin::Origin;
-use crate::model::request::{GpuRequest, KeptText, MemRequest, Sharing};
-use crate::model::update::Update;
-use crate::model::{JobRequest, Timestamp};
-use crate::parse;
-use crate::parse::SpecError;
-use crate::parse::error::shown;
-use crate::render::time::{iso, long_limit};
+use slotd_model::request::{GpuRequest, KeptText, MemRequest, Sharing};
+use slotd_model::update::Update;
+use slotd_model::{JobRequest, Timestamp};
+use slotd_parse::SpecError;
+use slotd_parse::error::shown;
+use slotd_render::time::{iso, long_limit};
 use std::fmt::Display;
 
 /// A property that has options.
@@ -78,7 +77,7 @@ static PROPERTIES: &[Property] = &[
         words: |r, _| word("time-min", r.time_min_secs.map(|secs| long_limit(Some(secs)))),
         update: |e| Ok(Update::TimeMin(e.new.time_min_secs)),
         keys: &[Key(&["TimeMin"], |key, value, _| {
-            parse::time::parse_limit_for(value, key).map(Update::TimeMin)
+            slotd_parse::time::parse_limit_for(value, key).map(Update::TimeMin)
         })],
     },
     Property {
@@ -86,7 +85,7 @@ static PROPERTIES: &[Property] = &[
         words: |r, _| word("ntasks", r.ntasks),
         update: |e| Ok(Update::NumTasks(e.new.ntasks.unwrap_or(1))),
         keys: &[Key(&["NumTasks", "ReqProcs", "NTasks"], |key, value, _| {
-            parse::count::parse(value, key).map(Update::NumTasks)
+            slotd_parse::count::parse(value, key).map(Update::NumTasks)
         })],
     },
     Property {
@@ -95,10 +94,10 @@ static PROPERTIES: &[Property] = &[
         update: |e| Ok(Update::CpusPerTask(e.new.cpus_per_task.unwrap_or(1))),
         keys: &[
             Key(&["CPUsPerTask", "CPUs/Task"], |key, value, _| {
-                parse::count::parse(value, key).map(Update::CpusPerTask)
+                slotd_parse::count::parse(value, key).map(Update::CpusPerTask)
             }),
             Key(&["NumCPUs", "ReqCPUs", "MinCPUs"], |key, value, _| {
-                parse::count::parse(value, key).map(Update::NumCpus)
+                slotd_parse::count::parse(value, key).map(Update::NumCpus)
             }),
         ],
     },
@@ -116,10 +115,10 @@ static PROPERTIES: &[Property] = &[
         },
         keys: &[
             Key(&["MinMemoryNode", "Mem"], |key, value, _| {
-                parse::mem::parse_mb_for(value, key).map(Update::MinMemoryNode)
+                slotd_parse::mem::parse_mb_for(value, key).map(Update::MinMemoryNode)
             }),
             Key(&["MinMemoryCPU"], |key, value, _| {
-                parse::mem::parse_mb_for(value, key).map(Update::MinMemoryCpu)
+                slotd_parse::mem::parse_mb_for(value, key).map(Update::MinMemoryCpu)
             }),
         ],
     },
@@ -142,7 +141,7 @@ static PROPERTIES: &[Property] = &[
         words: |r, origin| word("begin", r.begin.map(|at| iso(at, &origin.tz))),
         update: |e| Ok(Update::StartTime(e.new.begin.unwrap_or(e.now))),
         keys: &[Key(&["StartTime", "EligibleTime", "Begin"], |key, value, origin| {
-            parse::begin::parse_for(value, key, origin.now, &origin.tz).map(Update::StartTime)
+            slotd_parse::begin::parse_for(value, key, origin.now, &origin.tz).map(Update::StartTime)
         })],
     },
     Property {
@@ -150,7 +149,7 @@ static PROPERTIES: &[Property] = &[
         words: |r, origin| word("deadline", r.deadline.map(|at| iso(at, &origin.tz))),
         update: |e| e.new.deadline.map(Update::Deadline).ok_or(STAYS),
         keys: &[Key(&["Deadline"], |key, value, origin| {
-            parse::begin::parse_for(value, key, origin.now, &origin.tz).map(Update::Deadline)
+            slotd_parse::begin::parse_for(value, key, origin.now, &origin.tz).map(Update::Deadline)
         })],
     },
     Property {
@@ -158,7 +157,7 @@ static PROPERTIES: &[Property] = &[
         words: |r, _| word("dependency", Some(&r.dependency).filter(|on| !on.is_empty())),
         update: |e| Ok(Update::Dependency(e.new.dependency.clone())),
         keys: &[Key(&["Dependency"], |_, value, _| {
-            parse::dependency::parse(value).map(Update::Dependency)
+            slotd_parse::dependency::parse(value).map(Update::Dependency)
         })],
     },
     Property {
@@ -172,7 +171,7 @@ static PROPERTIES: &[Property] = &[
         },
         // 0 means no limit.
         keys: &[Key(&["ArrayTaskThrottle"], |key, value, _| {
-            let limit = parse::count::parse_or_zero(value, key)?;
+            let limit = slotd_parse::count::parse_or_zero(value, key)?;
             Ok(Update::ArrayTaskThrottle(Some(limit).filter(|limit| *limit > 0)))
         })],
     },
@@ -193,7 +192,7 @@ static PROPERTIES: &[Property] = &[
         words: |r, _| word("constraint", r.constraint.as_ref()),
         update: |e| Ok(Update::Features(e.new.constraint.clone())),
         keys: &[Key(&["Features", "Constraint"], |_, value, _| {
-            let wanted = (!value.is_empty()).then(|| parse::constraint::parse(value));
+            let wanted = (!value.is_empty()).then(|| slotd_parse::constraint::parse(value));
             wanted.transpose().map(Update::Features)
         })],
     },
@@ -253,15 +252,15 @@ static PROPERTIES: &[Property] = &[
 /// Keys of properties that `slotd edit` does not show.
 static OTHER_KEYS: &[Key] = &[
     Key(&["NumNodes", "ReqNodes"], |_, value, _| {
-        parse::nodes::parse(value).map(|nodes| Update::NumNodes(nodes.min))
+        slotd_parse::nodes::parse(value).map(|nodes| Update::NumNodes(nodes.min))
     }),
     Key(&["Prefer"], |_, value, _| {
-        let wanted = (!value.is_empty()).then(|| parse::constraint::parse_preference(value));
+        let wanted = (!value.is_empty()).then(|| slotd_parse::constraint::parse_preference(value));
         wanted.transpose().map(Update::Prefer)
     }),
     Key(&["Contiguous"], |key, value, _| yes_or_no(key, value).map(Update::Contiguous)),
     Key(&["ReqNodeList", "NodeList"], |_, value, _| {
-        parse::hostlist::parse(value).map(Update::NodeList)
+        slotd_parse::hostlist::parse(value).map(Update::NodeList)
     }),
 ];
 
@@ -358,14 +357,15 @@ fn time_limit(value: &str, written: &str) -> Result<Update, SpecError> {
         Some(("+", rest)) => (1, rest),
         Some(("-", rest)) => (-1, rest),
         _ => {
-            return parse::time::parse_limit(value)
+            return slotd_parse::time::parse_limit(value)
                 .map(Update::TimeLimit)
                 .map_err(|error| invalid(error.hint));
         }
     };
     let endless = || invalid(Some("a relative limit must be finite".to_owned()));
-    let secs =
-        parse::time::parse_limit(text).map_err(|error| invalid(error.hint))?.ok_or_else(endless)?;
+    let secs = slotd_parse::time::parse_limit(text)
+        .map_err(|error| invalid(error.hint))?
+        .ok_or_else(endless)?;
     let secs = i64::try_from(secs).map_err(|_| endless())?;
     Ok(Update::TimeLimitBy(sign * secs))
 }
@@ -390,7 +390,7 @@ fn nice(key: &str, value: &str, _: &Origin) -> Result<Update, SpecError> {
 
 fn gpus(value: &str, put: impl Fn(&mut GpuRequest, u32)) -> Result<Update, SpecError> {
     let mut gpu = GpuRequest::default();
-    let asked = parse::gres::parse(value)?.unwrap_or_default();
+    let asked = slotd_parse::gres::parse(value)?.unwrap_or_default();
     (gpu.mem_mb, gpu.shards) = (asked.mem_mb, asked.shards);
     match asked.gpus.filter(|ask| ask.count > 0) {
         Some(ask) => {

@@ -5,13 +5,13 @@ use crate::client::connection::{ClientError, Connection};
 use crate::commands::output::{print, says_yes};
 use crate::commands::{Done, now, paths, unexpected};
 use crate::daemon;
-use crate::model::Timestamp;
-use crate::parse::age::parse;
-use crate::parse::error::SpecError;
-use crate::protocol::answer::{Answer, Cleaned};
-use crate::protocol::request::{Clean, Request};
-use crate::render::size::{Units, kib};
-use crate::render::time::iso;
+use slotd_model::Timestamp;
+use slotd_parse::age::parse;
+use slotd_parse::error::SpecError;
+use slotd_protocol::answer::{Answer, Cleaned};
+use slotd_protocol::request::{Clean, Request};
+use slotd_render::size::{Units, kib};
+use slotd_render::time::iso;
 use std::io::{self, IsTerminal};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -126,7 +126,7 @@ fn by_daemon(mut daemon: Connection, what: Clean) -> Result<Cleaned, CliError> {
 }
 
 fn text(cleaned: &Cleaned, dry_run: bool) -> String {
-    let zone = crate::sys::zone::local();
+    let zone = slotd_sys::zone::local();
     let is_one = cleaned.jobs == 1;
     let (verb, would) = match (dry_run, is_one) {
         (true, _) => ("would be deleted", "would free"),

@@ -206,7 +206,7 @@ impl Elsewhere<'_> {
     }
 
     fn name_of(&self, place: Place) -> &str {
-        self.cluster(place).map_or(crate::CLUSTER, |cluster| cluster.name.as_str())
+        self.cluster(place).map_or(slotd_model::CLUSTER, |cluster| cluster.name.as_str())
     }
 
     /// Becomes the command of this host, without `-M`. Returns only if this fails.

@@ -7,18 +7,18 @@
 
 use crate::args::getopt::{Grammar, Operands};
 use crate::commands::{self, COMMANDS, Done, Entry, ask_for_jobs, ask_node, output, scontrol};
-use crate::model::query::JobQuery;
-use crate::model::view::{JobView, NodeView};
-use crate::model::{JobState, counted};
-use crate::protocol::request::Request;
-use crate::render::field::Table;
-use crate::render::sacct::Sacct;
-use crate::render::sinfo::{Sinfo, State};
-use crate::render::squeue::Squeue;
-use crate::render::text::printable;
 use clap::{Args, Command};
 use clap_complete::engine::{ArgValueCompleter, CompletionCandidate, complete};
 use nix::unistd::alarm;
+use slotd_model::query::JobQuery;
+use slotd_model::view::{JobView, NodeView};
+use slotd_model::{JobState, counted};
+use slotd_protocol::request::Request;
+use slotd_render::field::Table;
+use slotd_render::sacct::Sacct;
+use slotd_render::sinfo::{Sinfo, State};
+use slotd_render::squeue::Squeue;
+use slotd_render::text::printable;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -280,7 +280,7 @@ fn distinct(
 }
 
 fn partitions(node: &NodeView) -> Vec<CompletionCandidate> {
-    let described = |view: &crate::model::view::PartitionView| {
+    let described = |view: &slotd_model::view::PartitionView| {
         let about = format!("{} running, {} pending", view.running, view.pending);
         candidate(&view.partition.name).help(Some(about.into()))
     };

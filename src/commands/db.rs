@@ -3,7 +3,7 @@
 use crate::args::error::CliError;
 use crate::commands::{Done, paths};
 use crate::daemon::database::{self, DatabaseError};
-use crate::render::size::{Units, kib};
+use slotd_render::size::{Units, kib};
 use std::path::PathBuf;
 
 #[derive(Debug, clap::Subcommand)]

@@ -6,16 +6,16 @@ use crate::args::error::CliError;
 use crate::daemon::{
     DaemonError, Environment, SENDMAIL_KEY, VERSION_KEY, check_settings, detached, unknown_settings,
 };
-use crate::exec::job_dirs;
-use crate::model::job::Hold;
-use crate::model::query::JobQuery;
-use crate::model::view::NodeView;
-use crate::parse::env_file::EnvFile;
-use crate::protocol::answer::Answer;
-use crate::protocol::request::Request;
-use crate::render::seff::ENFORCES;
-use crate::sys::{ownership, paths::Paths, root_dirs, user};
 use nix::sys::statvfs::statvfs;
+use slotd_exec::job_dirs;
+use slotd_model::job::Hold;
+use slotd_model::query::JobQuery;
+use slotd_model::view::NodeView;
+use slotd_parse::env_file::EnvFile;
+use slotd_protocol::answer::Answer;
+use slotd_protocol::request::Request;
+use slotd_render::seff::ENFORCES;
+use slotd_sys::{ownership, paths::Paths, root_dirs, user};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};

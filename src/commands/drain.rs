@@ -3,11 +3,11 @@
 
 use super::{Done, ask, origin, output, unexpected};
 use crate::args::error::CliError;
-use crate::model::node::{NodeOrder, NodeParts, NodeReason, Outage, ranges};
-use crate::parse::error::shown;
-use crate::parse::node_parts;
-use crate::protocol::answer::Answer;
-use crate::protocol::request::Request;
+use slotd_model::node::{NodeOrder, NodeParts, NodeReason, Outage, ranges};
+use slotd_parse::error::shown;
+use slotd_parse::node_parts;
+use slotd_protocol::answer::Answer;
+use slotd_protocol::request::Request;
 
 #[derive(Debug, clap::Args)]
 #[command(

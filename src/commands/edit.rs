@@ -10,16 +10,15 @@ use crate::args::error::CliError;
 use crate::args::origin::Origin;
 use crate::client::connection::Connection;
 use crate::commands::log::views;
-use crate::model::request::JobKind;
-use crate::model::update::Update;
-use crate::model::view::JobView;
-use crate::model::{JobRef, JobRequest, JobState};
-use crate::parse;
-use crate::parse::directive::{directives, line_of};
-use crate::parse::script_tasks::script_tasks;
-use crate::protocol::answer::Answer;
-use crate::protocol::request::{ControlAction, Request};
-use crate::sys::files;
+use slotd_model::request::JobKind;
+use slotd_model::update::Update;
+use slotd_model::view::JobView;
+use slotd_model::{JobRef, JobRequest, JobState};
+use slotd_parse::directive::{directives, line_of};
+use slotd_parse::script_tasks::script_tasks;
+use slotd_protocol::answer::Answer;
+use slotd_protocol::request::{ControlAction, Request};
+use slotd_sys::files;
 use std::ffi::OsString;
 use std::fs::OpenOptions;
 use std::io::{self, IsTerminal};
@@ -179,11 +178,12 @@ fn understood(text: &str, view: &JobView, origin: &Origin) -> Result<Understood,
             return Err(CliError::error(1, why).hint("put it back on a line of its own"));
         }
     };
-    let refuse =
-        |error: parse::SpecError| CliError::error(1, error.to_string()).maybe_hint(error.hint);
+    let refuse = |error: slotd_parse::SpecError| {
+        CliError::error(1, error.to_string()).maybe_hint(error.hint)
+    };
     let is_other = |line: &&str| !line.trim().is_empty() && !line.starts_with('#');
     if let Some(line) = head.lines().find(is_other) {
-        let why = format!("not an option: {}", parse::error::shown(line));
+        let why = format!("not an option: {}", slotd_parse::error::shown(line));
         return Err(
             CliError::error(1, why).hint("write options on lines such as #SBATCH --time=1:00:00")
         );
@@ -205,7 +205,7 @@ fn understood(text: &str, view: &JobView, origin: &Origin) -> Result<Understood,
             .hint(format!("options that can be changed: {}", names.join(", "))));
     }
     if let Some(script) = &script {
-        parse::script::check(script.as_bytes()).map_err(refuse)?;
+        slotd_parse::script::check(script.as_bytes()).map_err(refuse)?;
     }
     Ok(Understood { request: parsed.request, script })
 }

@@ -3,16 +3,16 @@
 //!
 //! `tests/fuzz/run` builds and runs them.
 
-use crate::exec::wire;
-use crate::model::{ExitRecord, Timestamp};
-use crate::parse::env_file::EnvFile;
-use crate::parse::filename::{FilenameVars, expand};
-use crate::parse::moment::Toward;
-use crate::parse::*;
-use crate::protocol::answer::Answer;
-use crate::protocol::frame::{Decoder, Header};
-use crate::protocol::request::Request;
 use jiff::tz::TimeZone;
+use slotd_exec::wire;
+use slotd_model::{ExitRecord, Timestamp};
+use slotd_parse::env_file::EnvFile;
+use slotd_parse::filename::{FilenameVars, expand};
+use slotd_parse::moment::Toward;
+use slotd_parse::*;
+use slotd_protocol::answer::Answer;
+use slotd_protocol::frame::{Decoder, Header};
+use slotd_protocol::request::Request;
 use std::fmt::Display;
 
 /// Splits off the first byte, which selects how the rest is used.

@@ -6,17 +6,17 @@ use super::{paths, refused, unexpected};
 use crate::args::error::{CliError, Mark};
 use crate::client::connection::{ClientError, Connection, submit};
 use crate::client::foreground::{Caller, StepObserver, StepOptions, StepOutcome, StreamTasks};
-use crate::exec::snapshots::{self, Held, SnapshotError};
-use crate::model::job::{Client, ClientProcess};
-use crate::model::source::{Snapshot, WorkTree};
-use crate::model::{ExitCode, JobId, JobRequest, StepId, Timestamp};
-use crate::protocol::answer::Answer;
-use crate::protocol::request::{Request, Submit};
-use crate::render::time;
-use crate::sys::paths::Paths;
-use crate::sys::{clock, proc, system, user, work_tree};
 use jiff::tz::TimeZone;
 use nix::errno::Errno;
+use slotd_exec::snapshots::{self, Held, SnapshotError};
+use slotd_model::job::{Client, ClientProcess};
+use slotd_model::source::{Snapshot, WorkTree};
+use slotd_model::{ExitCode, JobId, JobRequest, StepId, Timestamp};
+use slotd_protocol::answer::Answer;
+use slotd_protocol::request::{Request, Submit};
+use slotd_render::time;
+use slotd_sys::paths::Paths;
+use slotd_sys::{clock, proc, system, user, work_tree};
 use std::ffi::CStr;
 use std::fs;
 use std::io::{self, Write};
@@ -353,7 +353,7 @@ pub fn failures(node: &str, tasks: &[ExitCode]) -> Vec<String> {
         .into_iter()
         .map(|(exit, list)| {
             let plural = if list.len() > 1 { "tasks" } else { "task" };
-            let which = crate::model::TaskSet::from_sorted(&list);
+            let which = slotd_model::TaskSet::from_sorted(&list);
             let outcome = match exit.signal {
                 0 => format!("Exited with exit code {}", exit.status),
                 _ if exit == ExitCode::OUT_OF_MEMORY => "Out Of Memory".to_owned(),

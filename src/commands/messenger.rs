@@ -2,13 +2,13 @@
 //! run them.
 
 use crate::client::tail;
-use crate::exec::messenger::{GRACE, MAIL_ARG, Mail, POST_ARG, Post, PostTo, Posted};
-use crate::model::mail::{self, MailKind};
-use crate::model::notice::{Channel, Notice};
-use crate::render::notice;
-use crate::sys::{guard, system, zone};
 use mail_builder::headers::HeaderType;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use slotd_exec::messenger::{GRACE, MAIL_ARG, Mail, POST_ARG, Post, PostTo, Posted};
+use slotd_model::mail::{self, MailKind};
+use slotd_model::notice::{Channel, Notice};
+use slotd_render::notice;
+use slotd_sys::{guard, system, zone};
 use std::ffi::OsStr;
 use std::io::{self, BufRead, Read, Seek, SeekFrom, Write};
 use std::os::fd::AsFd;
@@ -282,7 +282,7 @@ fn tail_of(path: &Path) -> io::Result<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::{Job, Timestamp};
+    use slotd_model::{Job, Timestamp};
     use std::sync::Arc;
 
     fn notice(user: &str, name: &str) -> Notice {

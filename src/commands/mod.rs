@@ -9,14 +9,14 @@ use crate::args::origin::{Account, Origin};
 use crate::client::connection::{ClientError, Connection};
 use crate::commands::pages::texts::Page;
 use crate::daemon::CGROUP_KEY;
-use crate::model::view::{JobList, JobView, NodeView};
-use crate::model::{Refusal, StepKey};
-use crate::parse::suggest;
-use crate::protocol::answer::{Answer, Outcome};
-use crate::protocol::request::Request;
-use crate::sys::paths::Paths;
-use crate::sys::{guard, limits, memory, proc, start, system, user};
 use nix::sys::signal::SigHandler;
+use slotd_model::view::{JobList, JobView, NodeView};
+use slotd_model::{Refusal, StepKey};
+use slotd_parse::suggest;
+use slotd_protocol::answer::{Answer, Outcome};
+use slotd_protocol::request::Request;
+use slotd_sys::paths::Paths;
+use slotd_sys::{guard, limits, memory, proc, start, system, user};
 use std::cell::LazyCell;
 use std::ffi::OsString;
 use std::os::unix::fs::MetadataExt;
@@ -151,11 +151,11 @@ pub fn main() -> u8 {
     start::open_standard_streams();
     start::report_missing_threads();
     let mut args: Vec<OsString> = std::env::args_os().collect();
-    if args.get(1).is_some_and(|arg| arg == crate::exec::launcher::LAUNCHER_ARG) {
+    if args.get(1).is_some_and(|arg| arg == slotd_exec::launcher::LAUNCHER_ARG) {
         start::on_broken_pipe(SigHandler::SigIgn);
         let rest: Vec<String> =
             args[2..].iter().map(|a| a.to_string_lossy().into_owned()).collect();
-        crate::exec::launcher::launcher_main(&rest);
+        slotd_exec::launcher::launcher_main(&rest);
     }
     if args.get(1).is_some_and(|arg| arg == guard::GUARD_ARG) {
         return guard::run(&args[2..]);
@@ -266,7 +266,7 @@ pub fn origin() -> Origin {
         umask: LazyCell::new(proc::umask),
         limits: LazyCell::new(limits::propagated),
         now: now(),
-        tz: Rc::new(LazyCell::new(crate::sys::zone::local)),
+        tz: Rc::new(LazyCell::new(slotd_sys::zone::local)),
     }
 }
 
@@ -293,7 +293,7 @@ fn working_directory() -> PathBuf {
     std::env::var_os("PWD").map(PathBuf::from).filter(is_here).unwrap_or_else(real)
 }
 
-pub use crate::sys::clock::now;
+pub use slotd_sys::clock::now;
 
 impl From<ClientError> for CliError {
     fn from(error: ClientError) -> Self {

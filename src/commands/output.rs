@@ -6,14 +6,14 @@ use crate::args::headings::SHOWN;
 use crate::args::options::{DataVersion, Machine};
 use crate::args::origin::Origin;
 use crate::client::terminal;
-use crate::model::Timestamp;
-use crate::parse::suggest;
-use crate::render::json;
-use crate::render::size::Units;
-use crate::render::text::printable;
-use crate::render::{Columns, Ctx, FormatError, Screen, TimeFormat};
 use clap::Args;
 use serde_json::Value;
+use slotd_model::Timestamp;
+use slotd_parse::suggest;
+use slotd_render::json;
+use slotd_render::size::Units;
+use slotd_render::text::printable;
+use slotd_render::{Columns, Ctx, FormatError, Screen, TimeFormat};
 use std::io::{self, BufRead, IsTerminal, Write};
 use std::os::fd::AsFd;
 use std::rc::Rc;
@@ -40,7 +40,7 @@ impl LineOpts {
 /// Returns the rendering context: the user's settings and the daemon's clock.
 pub fn ctx(origin: &Origin, now: Timestamp) -> Ctx {
     let mut ctx = Ctx::new(now, Rc::clone(&origin.tz), &origin.host);
-    ctx.cluster = crate::CLUSTER.to_owned();
+    ctx.cluster = slotd_model::CLUSTER.to_owned();
     if let Some(format) = origin.nonempty("SLURM_TIME_FORMAT") {
         ctx.time_format = TimeFormat::parse(format);
     }
@@ -176,6 +176,6 @@ pub fn is_node(name: &str, node: &str) -> bool {
 /// Returns the users that do not exist, which Slurm reports before it continues.
 pub fn unknown_users(users: &[String]) -> Vec<&String> {
     let known =
-        |user: &String| user.parse::<u32>().is_ok() || crate::sys::user::uid_of(user).is_some();
+        |user: &String| user.parse::<u32>().is_ok() || slotd_sys::user::uid_of(user).is_some();
     users.iter().filter(|user| !known(user)).collect()
 }

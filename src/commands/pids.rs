@@ -3,9 +3,9 @@
 //! Recognizes processes of this user by the variables that slotd sets, and includes their
 //! descendants. A process without these variables is not found once its parent has ended.
 
-use crate::model::JobId;
-use crate::sys::paths::is_root_of;
-use crate::sys::proc;
+use slotd_model::JobId;
+use slotd_sys::paths::is_root_of;
+use slotd_sys::proc;
 use std::collections::{BTreeMap, HashSet};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;

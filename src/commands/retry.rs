@@ -10,17 +10,17 @@ use super::output::print;
 use super::why::refs;
 use super::{Done, ask, ask_for_jobs, ask_outcomes, now, paths, refused, unexpected};
 use crate::args::error::{CliError, Mark};
-use crate::model::array::ArraySpec;
-use crate::model::dependency::{Dependency, DependencyKind, DependencyTerm};
-use crate::model::query::{JobQuery, names_record};
-use crate::model::request::JobKind;
-use crate::model::update::Update;
-use crate::model::view::JobView;
-use crate::model::{
+use slotd_model::array::ArraySpec;
+use slotd_model::dependency::{Dependency, DependencyKind, DependencyTerm};
+use slotd_model::query::{JobQuery, names_record};
+use slotd_model::request::JobKind;
+use slotd_model::update::Update;
+use slotd_model::view::JobView;
+use slotd_model::{
     ArrayRole, End, JobId, JobRef, JobRequest, JobState, Reason, TaskSet, Timestamp,
 };
-use crate::protocol::answer::Answer;
-use crate::protocol::request::{ControlAction, Request, Submit};
+use slotd_protocol::answer::Answer;
+use slotd_protocol::request::{ControlAction, Request, Submit};
 use std::collections::{BTreeMap, BTreeSet};
 
 #[derive(Debug, clap::Args)]
@@ -306,7 +306,7 @@ impl Resubmission {
                 .hint("retry only tasks with the same options together: slotd retry '12_[3-5]'"));
         }
         if let Some(deadline) = request.deadline.filter(|deadline| *deadline <= now) {
-            let at = crate::render::time::iso(deadline, &crate::sys::zone::local());
+            let at = slotd_render::time::iso(deadline, &slotd_sys::zone::local());
             let why = format!("the deadline of job {label} has passed: {at}");
             return Err(CliError::error(1, why)
                 .hint(format!("submit it with a later one: {}", request.submit_line)));
@@ -444,10 +444,10 @@ impl Submitter<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::Job;
-    use crate::model::array::TaskRange;
-    use crate::model::run::RunState;
-    use crate::parse::dependency::parse;
+    use slotd_model::Job;
+    use slotd_model::array::TaskRange;
+    use slotd_model::run::RunState;
+    use slotd_parse::dependency::parse;
     use std::sync::Arc;
 
     fn set(first: u32, last: u32) -> TaskSet {

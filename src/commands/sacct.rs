@@ -11,20 +11,19 @@ use crate::args::options::{CommonOpts, DataOpts};
 use crate::args::origin::Origin;
 use crate::args::value::{Names, hosts, job_or_step, named, value};
 use crate::commands::pages::texts;
-use crate::model::query::JobQuery;
-use crate::model::view::{JobList, JobView};
-use crate::model::{ArrayRole, JobId, JobRef, JobState, Timestamp};
-use crate::parse;
-use crate::parse::SpecError;
-use crate::parse::error::shown;
-use crate::parse::states::StateFilter;
-use crate::protocol::answer::Answer;
-use crate::protocol::request::Request;
-use crate::render::field::helpformat;
-use crate::render::sacct::{self as render, Layout, Listing, Options, Rows, View};
-use crate::render::time::iso;
-use crate::render::{Ctx, json};
 use clap::Args;
+use slotd_model::query::JobQuery;
+use slotd_model::view::{JobList, JobView};
+use slotd_model::{ArrayRole, JobId, JobRef, JobState, Timestamp};
+use slotd_parse::SpecError;
+use slotd_parse::error::shown;
+use slotd_parse::states::StateFilter;
+use slotd_protocol::answer::Answer;
+use slotd_protocol::request::Request;
+use slotd_render::field::helpformat;
+use slotd_render::sacct::{self as render, Layout, Listing, Options, Rows, View};
+use slotd_render::time::iso;
+use slotd_render::{Ctx, json};
 use std::ffi::OsString;
 
 /// The entry of this command in the command table.
@@ -101,10 +100,10 @@ pub struct Sacct {
     #[arg(short = 'i', long, value_name = "RANGE", value_parser = named(range), help_heading = LISTED)]
     pub nnodes: Option<Range>,
     /// Show jobs with this time limit or, if -K is given, at least this limit
-    #[arg(short = 'k', long, value_name = "TIME", value_parser = named(parse::time::parse_limit_for), help_heading = LISTED)]
+    #[arg(short = 'k', long, value_name = "TIME", value_parser = named(slotd_parse::time::parse_limit_for), help_heading = LISTED)]
     pub timelimit_min: Option<Limit>,
     /// With -k, show jobs with at most this time limit
-    #[arg(short = 'K', long, value_name = "TIME", value_parser = named(parse::time::parse_limit_for), help_heading = LISTED)]
+    #[arg(short = 'K', long, value_name = "TIME", value_parser = named(slotd_parse::time::parse_limit_for), help_heading = LISTED)]
     pub timelimit_max: Option<Limit>,
     /// Show jobs that existed after this time; the default is midnight, or 1970 with -j
     #[arg(short = 'S', long, value_name = "TIME", help_heading = LISTED)]
@@ -196,8 +195,10 @@ pub enum SacctFormat {
 pub fn parse(argv: &[OsString], origin: &Origin) -> Result<Sacct, CliError> {
     let mut reader = Reader::scan::<Sacct>(APPLET, argv)?;
     reader.letter_takes_next("parsable", "partition");
-    let job =
-        reader.operands.first().filter(|operand| parse::ids::parse_job(&operand.text).is_ok());
+    let job = reader
+        .operands
+        .first()
+        .filter(|operand| slotd_parse::ids::parse_job(&operand.text).is_ok());
     let hint = job.map(|operand| format!("sacct -j {}", operand.text));
     let (mut args, choices) =
         reader.finish::<Sacct>(origin, &[]).map_err(|error| error.maybe_hint(hint))?;
@@ -214,7 +215,7 @@ pub fn parse(argv: &[OsString], origin: &Origin) -> Result<Sacct, CliError> {
 }
 
 fn state(text: &str) -> Result<StateFilter, CliError> {
-    parse::states::parse_list(text).map_err(|error| {
+    slotd_parse::states::parse_list(text).map_err(|error| {
         let names = || format!("states: {}", JobState::ALL.map(JobState::name).join(", "));
         CliError::fatal(1, format!("unrecognized job state value '{}'", shown(text)))
             .hint(error.hint.unwrap_or_else(names))
@@ -225,7 +226,7 @@ fn state(text: &str) -> Result<StateFilter, CliError> {
 fn window(args: &Sacct, origin: &Origin) -> Result<(Timestamp, Option<Timestamp>), CliError> {
     let jobs_named = !args.jobs.is_empty();
     let read = |text: &str, is_end: bool| {
-        parse::acct_time::parse(text, origin.now, &origin.tz, is_end)
+        slotd_parse::acct_time::parse(text, origin.now, &origin.tz, is_end)
             .map_err(|error| CliError::new(Mark::Bare, 1, error.to_string()).maybe_hint(error.hint))
     };
     let end = args.endtime.as_deref().map(|text| read(text, true)).transpose()?;
@@ -248,8 +249,8 @@ fn window(args: &Sacct, origin: &Origin) -> Result<(Timestamp, Option<Timestamp>
 /// Parses `4` or `2-8`.
 fn range(text: &str, option: &str) -> Result<Range, SpecError> {
     let (from, to) = text.split_once('-').unwrap_or((text, text));
-    let from = parse::count::parse_or_zero(from, option)?;
-    let to = parse::count::parse_or_zero(to, option)?;
+    let from = slotd_parse::count::parse_or_zero(from, option)?;
+    let to = slotd_parse::count::parse_or_zero(to, option)?;
     if from <= to {
         Ok((from, to))
     } else {
@@ -391,7 +392,7 @@ pub(super) fn query(args: &Sacct, users: &[String], host: &str) -> JobQuery {
         constraints: args.constraints.clone(),
         reasons: args.reason.clone(),
         wckeys: args.wckeys.clone(),
-        states: match parse::states::union(&args.state) {
+        states: match slotd_parse::states::union(&args.state) {
             None | Some(StateFilter::All) => None,
             Some(StateFilter::Some(states)) => Some(states),
         },
@@ -504,7 +505,7 @@ fn layout(args: &Sacct, origin: &Origin) -> Result<Layout, CliError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::Job;
+    use slotd_model::Job;
 
     #[test]
     fn window_includes_its_last_second() {

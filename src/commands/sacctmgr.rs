@@ -8,9 +8,9 @@ use crate::args::error::{CliError, Mark};
 use crate::args::getopt::Operands;
 use crate::args::origin::Origin;
 use crate::commands::pages::texts;
-use crate::parse::error::shown;
-use crate::render::accounts::{Entity, Layout, Row};
 use clap::Args;
+use slotd_parse::error::shown;
+use slotd_render::accounts::{Entity, Layout, Row};
 use std::ffi::OsString;
 
 /// The entry of this command in the command table.

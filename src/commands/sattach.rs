@@ -9,12 +9,11 @@ use crate::args::origin::Origin;
 use crate::args::value::{named, value};
 use crate::client::attach::{JoinError, Joining, attach};
 use crate::commands::pages::texts;
-use crate::model::{JobRef, StepId};
-use crate::parse;
-use crate::parse::error::shown;
-use crate::protocol::request::{Request, UsageAsk};
-use crate::sys::{proc, system};
 use clap::Args;
+use slotd_model::{JobRef, StepId};
+use slotd_parse::error::shown;
+use slotd_protocol::request::{Request, UsageAsk};
+use slotd_sys::{proc, system};
 use std::ffi::OsString;
 
 /// The entry of this command in the command table.
@@ -41,10 +40,10 @@ pub struct Sattach {
     #[arg(short = 'h', long)]
     pub help: bool,
     /// Show standard error of this task only
-    #[arg(long, value_name = "TASK", value_parser = named(parse::count::parse_or_zero))]
+    #[arg(long, value_name = "TASK", value_parser = named(slotd_parse::count::parse_or_zero))]
     pub error_filter: Option<u32>,
     /// Send standard input to this task only
-    #[arg(long, value_name = "TASK", value_parser = named(parse::count::parse_or_zero))]
+    #[arg(long, value_name = "TASK", value_parser = named(slotd_parse::count::parse_or_zero))]
     pub input_filter: Option<u32>,
     /// Prefix each line of output with the task number
     #[arg(short, long)]
@@ -53,7 +52,7 @@ pub struct Sattach {
     #[arg(long)]
     pub layout: bool,
     /// Show standard output of this task only
-    #[arg(long, value_name = "TASK", value_parser = named(parse::count::parse_or_zero))]
+    #[arg(long, value_name = "TASK", value_parser = named(slotd_parse::count::parse_or_zero))]
     pub output_filter: Option<u32>,
     /// Attach to the step's pseudo terminal
     #[arg(long)]
@@ -68,7 +67,7 @@ pub struct Sattach {
 
 /// Parses a step ID. A job ID alone means its first step.
 fn step_of(text: &str) -> Result<JobRef, CliError> {
-    match parse::ids::parse_job(text) {
+    match slotd_parse::ids::parse_job(text) {
         Ok(job) => Ok(JobRef { step: Some(job.step.unwrap_or(StepId::Num(0))), ..job }),
         Err(_) => Err(CliError::error(1, format!("Invalid job step id: {}", shown(text)))),
     }
@@ -168,7 +167,7 @@ fn is_alive(pid: i32) -> bool {
     proc::stat(pid).is_some_and(|stat| !stat.is_exiting)
 }
 
-fn unknown(wanted: &JobRef, unknown: &[crate::model::JobId]) -> &'static str {
+fn unknown(wanted: &JobRef, unknown: &[slotd_model::JobId]) -> &'static str {
     if unknown.contains(&wanted.job) { "Invalid job id specified" } else { NOT_RUNNING }
 }
 

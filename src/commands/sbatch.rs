@@ -26,21 +26,21 @@ use crate::args::value::{Maybe, unless_empty, value};
 use crate::args::{extra, variables};
 use crate::client::connection::{ClientError, Connection, reopen};
 use crate::commands::pages::texts;
-use crate::model::array::ArraySpec;
-use crate::model::batch_tasks::{BatchTasks, TaskRule};
-use crate::model::change::LaunchTexts;
-use crate::model::query::JobQuery;
-use crate::model::request::{JobKind, MemRequest, OpenMode};
-use crate::model::{End, JobId, JobRef, JobRequest, JobState};
-use crate::parse::error::shown;
-use crate::parse::script_tasks::script_tasks;
-use crate::parse::{self, SpecError};
-use crate::protocol::answer::Answer;
-use crate::protocol::frame::{FrameError, MAX_RAW};
-use crate::protocol::request::{Request, Submit};
-use crate::render::seff::ENFORCES;
-use crate::sys::paths::Paths;
 use clap::Args;
+use slotd_model::array::ArraySpec;
+use slotd_model::batch_tasks::{BatchTasks, TaskRule};
+use slotd_model::change::LaunchTexts;
+use slotd_model::query::JobQuery;
+use slotd_model::request::{JobKind, MemRequest, OpenMode};
+use slotd_model::{End, JobId, JobRef, JobRequest, JobState};
+use slotd_parse::SpecError;
+use slotd_parse::error::shown;
+use slotd_parse::script_tasks::script_tasks;
+use slotd_protocol::answer::Answer;
+use slotd_protocol::frame::{FrameError, MAX_RAW};
+use slotd_protocol::request::{Request, Submit};
+use slotd_render::seff::ENFORCES;
+use slotd_sys::paths::Paths;
 use std::cell::RefCell;
 use std::ffi::OsString;
 use std::fs::{File, OpenOptions};
@@ -80,7 +80,7 @@ pub struct Sbatch {
     #[arg(long, value_name = "COMMAND", help_heading = RUNS)]
     pub wrap: Option<String>,
     /// Submit a job array: 0-7, 1,3,5-9:2, with %N at most N at once
-    #[arg(short, long, value_name = "INDEXES", value_parser = unless_empty(parse::array::parse), help_heading = RUNS)]
+    #[arg(short, long, value_name = "INDEXES", value_parser = unless_empty(slotd_parse::array::parse), help_heading = RUNS)]
     pub array: Option<Maybe<ArraySpec>>,
     #[command(flatten)]
     pub job: JobOpts,
@@ -94,7 +94,7 @@ pub struct Sbatch {
     #[arg(long, value_name = "FILE", help_heading = RUNS)]
     pub export_file: Option<String>,
     /// Propagate resource limits of this shell to the job: ALL, NONE, or names (CORE,NOFILE)
-    #[arg(long, value_name = "LIMITS", num_args = 0..=1, require_equals = true, default_missing_value = "ALL", value_parser = value(parse::propagate::parse), help_heading = RUNS)]
+    #[arg(long, value_name = "LIMITS", num_args = 0..=1, require_equals = true, default_missing_value = "ALL", value_parser = value(slotd_parse::propagate::parse), help_heading = RUNS)]
     pub propagate: Option<Limits>,
     /// Requeue the job once if it fails
     #[arg(long, overrides_with = "no_requeue", help_heading = WHEN)]
@@ -161,7 +161,7 @@ pub fn parse(argv: &[OsString], origin: &Origin, read: Fetch<'_>) -> Result<Sbat
     let script = if reader.has("wrap") { None } else { Some(script_of(&reader, origin, read)?) };
     let directives = match &script {
         Some(script) => {
-            parse::directive::directives(&script.text).map_err(|error| refuse(&error))?
+            slotd_parse::directive::directives(&script.text).map_err(|error| refuse(&error))?
         }
         None => Vec::new(),
     };
@@ -187,7 +187,7 @@ pub fn parse(argv: &[OsString], origin: &Origin, read: Fetch<'_>) -> Result<Sbat
             script.into_bytes()
         }
     };
-    parse::script::check(&sbatch.texts.script).map_err(|error| refuse(&error))?;
+    slotd_parse::script::check(&sbatch.texts.script).map_err(|error| refuse(&error))?;
     sbatch.complete(&mut request, origin)?;
     let file = match given(&sbatch.export_file) {
         Some(path) => export_file(&path, origin, read)?,
@@ -288,13 +288,13 @@ fn script_of(reader: &Reader, origin: &Origin, read: Fetch<'_>) -> Result<Script
             })?;
             // A program found in PATH is not a script: the user probably meant to run it.
             let is_program = !bytes.starts_with(b"#!") && path != origin.absolute(&operand.text);
-            if is_program && let Err(error) = parse::script::check(&bytes) {
+            if is_program && let Err(error) = slotd_parse::script::check(&bytes) {
                 return Err(refuse(&error).hint(wrap_hint(reader)));
             }
             (path, base_name(&operand.text).to_owned(), bytes)
         }
     };
-    parse::script::check(&bytes).map_err(|error| refuse(&error))?;
+    slotd_parse::script::check(&bytes).map_err(|error| refuse(&error))?;
     let text = String::from_utf8_lossy(&bytes).into_owned();
     Ok(Script { path: origin.absolute(&path), name, bytes, text })
 }
@@ -369,7 +369,7 @@ fn export_file(
     let bytes = read(text).map_err(|error| {
         CliError::error(1, format!("Unable to read --export-file {path}: {error}"))
     })?;
-    parse::export::parse_file(&bytes).map_err(|error| refuse(&error))
+    slotd_parse::export::parse_file(&bytes).map_err(|error| refuse(&error))
 }
 
 pub fn run(argv: &[OsString]) -> Done {

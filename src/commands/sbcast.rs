@@ -9,15 +9,14 @@ use crate::args::options::CommonOpts;
 use crate::args::origin::Origin;
 use crate::args::value::value;
 use crate::commands::pages::texts;
-use crate::model::query::JobQuery;
-use crate::model::{JobRef, JobState, Refusal};
-use crate::parse;
-use crate::parse::error::shown;
-use crate::protocol::request::Request;
-use crate::sys::files;
-use crate::sys::fresh::Fresh;
-use crate::sys::system::reason;
 use clap::Args;
+use slotd_model::query::JobQuery;
+use slotd_model::{JobRef, JobState, Refusal};
+use slotd_parse::error::shown;
+use slotd_protocol::request::Request;
+use slotd_sys::files;
+use slotd_sys::fresh::Fresh;
+use slotd_sys::system::reason;
 use std::ffi::OsString;
 use std::fs::{File, FileTimes, Permissions};
 use std::io;
@@ -65,7 +64,7 @@ pub struct Sbcast {
 }
 
 fn job(text: &str) -> Result<JobRef, CliError> {
-    parse::ids::parse_job(text)
+    slotd_parse::ids::parse_job(text)
         .map_err(|_| CliError::error(1, format!("Invalid job id: {}", shown(text))))
 }
 

@@ -12,16 +12,15 @@ use crate::args::options::CommonOpts;
 use crate::args::origin::Origin;
 use crate::args::value::{Names, hosts, names, value};
 use crate::commands::pages::texts;
-use crate::model::query::JobQuery;
-use crate::model::view::JobView;
-use crate::model::{JobRef, JobState, Refusal};
-use crate::parse;
-use crate::parse::error::shown;
-use crate::parse::states::StateFilter;
-use crate::protocol::answer::Outcome;
-use crate::protocol::request::{CancelAsk, Request};
-use crate::render::text::printable;
 use clap::Args;
+use slotd_model::query::JobQuery;
+use slotd_model::view::JobView;
+use slotd_model::{JobRef, JobState, Refusal};
+use slotd_parse::error::shown;
+use slotd_parse::states::StateFilter;
+use slotd_protocol::answer::Outcome;
+use slotd_protocol::request::{CancelAsk, Request};
+use slotd_render::text::printable;
 use std::ffi::OsString;
 
 /// The entry of this command in the command table.
@@ -125,13 +124,13 @@ type States = Vec<JobState>;
 /// Parses a list of jobs. `12,13` and `12 13` are equivalent; commas inside brackets belong to the
 /// array.
 fn jobs(text: &str) -> Result<Jobs, CliError> {
-    parse::ids::parse_job_list(text)
+    slotd_parse::ids::parse_job_list(text)
         .map_err(|_| CliError::error(1, format!("Invalid job id {}", shown(text))))
 }
 
 /// Parses a signal. Like Slurm's, the message for an invalid signal has no prefix.
 fn signal(text: &str) -> Result<i32, CliError> {
-    parse::signal::parse(text)
+    slotd_parse::signal::parse(text)
         .map_err(|error| CliError::new(Mark::Bare, 1, error.to_string()).maybe_hint(error.hint))
 }
 
@@ -140,7 +139,7 @@ fn states(text: &str) -> Result<States, CliError> {
     let can_end = |state: &JobState| {
         matches!(state, JobState::Pending | JobState::Running | JobState::Suspended)
     };
-    match parse::states::parse_list(text) {
+    match slotd_parse::states::parse_list(text) {
         Ok(StateFilter::Some(states)) if !states.is_empty() && states.iter().all(can_end) => {
             Ok(states)
         }

@@ -19,13 +19,13 @@ use crate::args::getopt::Operands;
 use crate::args::options::CommonOpts;
 use crate::args::origin::Origin;
 use crate::commands::pages::texts;
-use crate::parse::error::shown;
-use crate::parse::suggest;
-use crate::protocol::request::{ControlAction, Request};
 use clap::Args;
 use clap::builder::{PossibleValue, StringValueParser, TypedValueParser};
 use command::Command;
 use session::{OutputOpts, Session, bare};
+use slotd_parse::error::shown;
+use slotd_parse::suggest;
+use slotd_protocol::request::{ControlAction, Request};
 use std::ffi::{OsStr, OsString};
 use std::io::{self, BufRead, IsTerminal};
 
@@ -294,7 +294,7 @@ impl Session<'_> {
             }
             Command::Ping => self.ping(),
             Command::Version => {
-                output::print(&format!("slurm-wlm {}\n", crate::render::ctx::VERSION))
+                output::print(&format!("slurm-wlm {}\n", slotd_render::ctx::VERSION))
             }
             Command::Interactive => self.interactive(),
         }

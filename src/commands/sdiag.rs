@@ -9,11 +9,11 @@ use crate::args::options::{CommonOpts, DataOpts};
 use crate::args::origin::Origin;
 use crate::args::{choices, extra};
 use crate::commands::pages::texts;
-use crate::model::diagnostics::{Diagnostics, Tally};
-use crate::protocol::answer::Answer;
-use crate::protocol::request::Request;
-use crate::render::{json, sdiag};
 use clap::Args;
+use slotd_model::diagnostics::{Diagnostics, Tally};
+use slotd_protocol::answer::Answer;
+use slotd_protocol::request::Request;
+use slotd_render::{json, sdiag};
 use std::cmp::Reverse;
 use std::ffi::OsString;
 

@@ -9,16 +9,15 @@ use crate::args::getopt::Operands;
 use crate::args::origin::Origin;
 use crate::args::value::value;
 use crate::commands::pages::texts;
-use crate::model::query::{JobQuery, names_record};
-use crate::model::tres::Usage;
-use crate::model::view::JobView;
-use crate::model::{JobRef, JobState};
-use crate::parse;
-use crate::parse::error::shown;
-use crate::protocol::request::{Request, UsageAsk};
-use crate::render::{Ctx, seff};
 use crate::tui::plot;
 use clap::Args;
+use slotd_model::query::{JobQuery, names_record};
+use slotd_model::tres::Usage;
+use slotd_model::view::JobView;
+use slotd_model::{JobRef, JobState};
+use slotd_parse::error::shown;
+use slotd_protocol::request::{Request, UsageAsk};
+use slotd_render::{Ctx, seff};
 use std::ffi::OsString;
 
 /// The entry of this command in the command table.
@@ -65,7 +64,7 @@ pub struct Seff {
 type Jobs = Vec<JobRef>;
 
 fn jobs(text: &str) -> Result<Jobs, CliError> {
-    parse::ids::parse_job_list(text)
+    slotd_parse::ids::parse_job_list(text)
         .map_err(|_| CliError::error(1, format!("Invalid job id: {}", shown(text))))
 }
 

@@ -11,13 +11,12 @@ use crate::args::options::{CommonOpts, DataOpts};
 use crate::args::origin::Origin;
 use crate::args::value::{Names, hosts, named, value};
 use crate::commands::pages::texts;
-use crate::parse;
-use crate::parse::error::shown;
-use crate::render::field::helpformat;
-use crate::render::json;
-use crate::render::sinfo::{self as render, Layout, Options, Sort, States, View, print};
-use crate::render::time::date_line;
 use clap::Args;
+use slotd_parse::error::shown;
+use slotd_render::field::helpformat;
+use slotd_render::json;
+use slotd_render::sinfo::{self as render, Layout, Options, Sort, States, View, print};
+use slotd_render::time::date_line;
 use std::ffi::OsString;
 
 /// The entry of this command in the command table.
@@ -107,7 +106,7 @@ pub struct Sinfo {
     #[arg(long, help_heading = SHOWN)]
     pub noconvert: bool,
     /// Repeat the output at this interval, in seconds
-    #[arg(short, long, value_name = "SECONDS", value_parser = named(parse::count::parse), help_heading = SHOWN)]
+    #[arg(short, long, value_name = "SECONDS", value_parser = named(slotd_parse::count::parse), help_heading = SHOWN)]
     pub iterate: Option<u32>,
     #[command(flatten, next_help_heading = SHOWN)]
     pub data: DataOpts,

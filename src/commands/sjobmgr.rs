@@ -13,10 +13,10 @@ use crate::args::error::{CliError, Mark};
 use crate::args::getopt::Operands;
 use crate::args::origin::Origin;
 use crate::commands::pages::texts;
-use crate::model::JobId;
-use crate::stepmgr::api::Event;
 use crate::stepmgrd::{Client, socket_path};
 use clap::{CommandFactory, Parser};
+use slotd_model::JobId;
+use slotd_stepmgr::api::Event;
 use std::ffi::OsString;
 use std::io::ErrorKind;
 

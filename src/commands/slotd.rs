@@ -7,11 +7,11 @@ use crate::commands::{
     COMMANDS, Done, Entry, clean, clusters, complete, daemon, db, doctor, drain, edit, install,
     log, pages, report, retry, run, source, submit, sweep, top, wait, web, why,
 };
-use crate::parse::error::shown;
-use crate::parse::suggest;
-use crate::sys::fresh::Fresh;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{CommandFactory, Parser};
+use slotd_parse::error::shown;
+use slotd_parse::suggest;
+use slotd_sys::fresh::Fresh;
 use std::ffi::OsString;
 use std::fs;
 use std::io::Write;

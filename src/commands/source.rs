@@ -5,12 +5,11 @@ use super::output::{ctx, print, print_bytes};
 use super::{Done, now, origin, paths, unexpected};
 use crate::args::error::CliError;
 use crate::client::connection::Connection;
-use crate::model::source::JobSource;
-use crate::model::{JobRef, Refusal};
-use crate::parse;
-use crate::protocol::answer::Answer;
-use crate::protocol::request::Request;
-use crate::render::{json, source};
+use slotd_model::source::JobSource;
+use slotd_model::{JobRef, Refusal};
+use slotd_protocol::answer::Answer;
+use slotd_protocol::request::Request;
+use slotd_render::{json, source};
 
 #[derive(Debug, clap::Args)]
 #[command(
@@ -29,8 +28,8 @@ pub struct SourceArgs {
 }
 
 pub fn run(args: &SourceArgs) -> Done {
-    let job: JobRef =
-        parse::ids::parse_job(&args.job).map_err(|error| CliError::error(2, error.to_string()))?;
+    let job: JobRef = slotd_parse::ids::parse_job(&args.job)
+        .map_err(|error| CliError::error(2, error.to_string()))?;
     let label = job.to_string();
     let (source, diff) = ask(job, args.diff)?;
     let Some(tree) = &source.tree else {

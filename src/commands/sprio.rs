@@ -11,11 +11,11 @@ use crate::args::options::CommonOpts;
 use crate::args::origin::Origin;
 use crate::args::value::{job, value};
 use crate::commands::pages::texts;
-use crate::model::query::JobQuery;
-use crate::model::{JobRef, JobState};
-use crate::protocol::request::Request;
-use crate::render::sprio::{self, DEFAULT_SORT, Layout, Sort, default_layout};
 use clap::Args;
+use slotd_model::query::JobQuery;
+use slotd_model::{JobRef, JobState};
+use slotd_protocol::request::Request;
+use slotd_render::sprio::{self, DEFAULT_SORT, Layout, Sort, default_layout};
 use std::ffi::OsString;
 
 /// The entry of this command in the command table.

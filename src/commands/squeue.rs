@@ -11,21 +11,20 @@ use crate::args::options::{CommonOpts, DataOpts, Machine};
 use crate::args::origin::Origin;
 use crate::args::value::{Names, hosts, job, named, value};
 use crate::commands::pages::texts;
-use crate::model::query::{JobQuery, names_record};
-use crate::model::view::{JobList, JobView};
-use crate::model::{JobId, JobRef, JobState, Refusal, Timestamp};
-use crate::parse;
-use crate::parse::error::shown;
-use crate::parse::states::StateFilter;
-use crate::protocol::request::Request;
-use crate::render::field::{Need, helpformat};
-use crate::render::layout;
-use crate::render::squeue::{
+use clap::Args;
+use slotd_model::query::{JobQuery, names_record};
+use slotd_model::view::{JobList, JobView};
+use slotd_model::{JobId, JobRef, JobState, Refusal, Timestamp};
+use slotd_parse::error::shown;
+use slotd_parse::states::StateFilter;
+use slotd_protocol::request::Request;
+use slotd_render::field::{Need, helpformat};
+use slotd_render::layout;
+use slotd_render::squeue::{
     self as render, Layout, Listing, Options, Sort, Steps, View, print_steps,
 };
-use crate::render::time::date_line;
-use crate::render::{Columns, Ctx, FormatError, json};
-use clap::Args;
+use slotd_render::time::date_line;
+use slotd_render::{Columns, Ctx, FormatError, json};
 use std::ffi::OsString;
 
 /// The entry of this command in the command table.
@@ -87,7 +86,7 @@ pub struct Squeue {
     #[arg(long, help_heading = LISTED)]
     pub me: bool,
     /// Show jobs in these states, or all
-    #[arg(short = 't', long, alias = "state", value_name = "STATES", value_parser = value(parse::states::parse_list), help_heading = LISTED)]
+    #[arg(short = 't', long, alias = "state", value_name = "STATES", value_parser = value(slotd_parse::states::parse_list), help_heading = LISTED)]
     pub states: Vec<StateFilter>,
     /// Show jobs in all states, including those that ended in the last day
     #[arg(short, long, help_heading = LISTED)]
@@ -135,7 +134,7 @@ pub struct Squeue {
     #[arg(short = 'h', long, help_heading = SHOWN)]
     pub noheader: bool,
     /// Repeat the output at this interval, in seconds
-    #[arg(short, long, value_name = "SECONDS", value_parser = named(parse::count::parse), help_heading = SHOWN)]
+    #[arg(short, long, value_name = "SECONDS", value_parser = named(slotd_parse::count::parse), help_heading = SHOWN)]
     pub iterate: Option<u32>,
     #[command(flatten, next_help_heading = SHOWN)]
     pub data: DataOpts,
@@ -166,12 +165,12 @@ impl Squeue {
     /// Returns the states to show. `--all` means all states, unless `-t` names some. `None`: jobs
     /// that have not ended.
     pub fn states(&self) -> Option<StateFilter> {
-        parse::states::union(&self.states).or(self.all.then_some(StateFilter::All))
+        slotd_parse::states::union(&self.states).or(self.all.then_some(StateFilter::All))
     }
 }
 
 fn step(text: &str) -> Result<JobRef, CliError> {
-    parse::ids::parse_job(text)
+    slotd_parse::ids::parse_job(text)
         .map_err(|_| CliError::error(1, format!("Invalid step id: {}", shown(text))))
 }
 
@@ -429,7 +428,7 @@ fn choose_steps(args: &Squeue, list: &mut JobList) {
 mod tests {
     use super::*;
     use crate::args::origin::tests::lab;
-    use crate::model::End;
+    use slotd_model::End;
 
     fn read(words: &[&str]) -> Squeue {
         let argv: Vec<OsString> = ["squeue"].iter().chain(words).map(OsString::from).collect();

@@ -8,11 +8,10 @@ use crate::args::error::{CliError, Mark};
 use crate::args::getopt::Operands;
 use crate::args::origin::Origin;
 use crate::commands::pages::texts;
-use crate::model::Timestamp;
-use crate::parse;
-use crate::parse::error::shown;
-use crate::render::time::iso;
 use clap::Args;
+use slotd_model::Timestamp;
+use slotd_parse::error::shown;
+use slotd_render::time::iso;
 use std::ffi::OsString;
 
 /// The entry of this command in the command table.
@@ -264,7 +263,7 @@ fn window<'a>(
     origin: &Origin,
 ) -> Result<(Timestamp, Timestamp), CliError> {
     let read = |text: &str, is_end: bool| {
-        parse::acct_time::parse(text, origin.now, &origin.tz, is_end)
+        slotd_parse::acct_time::parse(text, origin.now, &origin.tz, is_end)
             .map_err(|error| CliError::new(Mark::Bare, 1, error.to_string()).maybe_hint(error.hint))
     };
     let (mut start, mut end) = (None, None);

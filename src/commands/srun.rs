@@ -25,19 +25,18 @@ use crate::client::connection::{ClientError, Connection, RECONNECT_TIMEOUT, reop
 use crate::client::foreground::{Caller, Grant, end_by_interrupt, wait_for_grant};
 use crate::commands::pages::texts;
 use crate::commands::srun::step::{Binding, Redirection, check_node, commands};
-use crate::model::binding::{CpuBind, GpuBind};
-use crate::model::query::JobQuery;
-use crate::model::request::{JobKind, OpenMode};
-use crate::model::step_request::Mpi;
-use crate::model::view::JobView;
-use crate::model::{ExitCode, JobId, JobRef, JobRequest, JobState, Reason, StepRequest};
-use crate::parse;
-use crate::protocol::answer::Answer;
-use crate::protocol::frame::FrameError;
-use crate::protocol::request::{Request, Submit};
-use crate::sys::paths::Paths;
-use crate::sys::system;
 use clap::Args;
+use slotd_model::binding::{CpuBind, GpuBind};
+use slotd_model::query::JobQuery;
+use slotd_model::request::{JobKind, OpenMode};
+use slotd_model::step_request::Mpi;
+use slotd_model::view::JobView;
+use slotd_model::{ExitCode, JobId, JobRef, JobRequest, JobState, Reason, StepRequest};
+use slotd_protocol::answer::Answer;
+use slotd_protocol::frame::FrameError;
+use slotd_protocol::request::{Request, Submit};
+use slotd_sys::paths::Paths;
+use slotd_sys::system;
 use std::ffi::OsString;
 
 const FAILURE: &str = "Unable to allocate resources";
@@ -70,7 +69,7 @@ pub struct Srun {
     #[arg(long, value_name = "NAMES", value_parser = value(job_env::export), help_heading = RUNS)]
     pub export: Option<ExportOption>,
     /// Propagate resource limits of this shell to the job: ALL, NONE, or names (CORE,NOFILE)
-    #[arg(long, value_name = "LIMITS", num_args = 0..=1, require_equals = true, default_missing_value = "ALL", value_parser = value(parse::propagate::parse), help_heading = RUNS)]
+    #[arg(long, value_name = "LIMITS", num_args = 0..=1, require_equals = true, default_missing_value = "ALL", value_parser = value(slotd_parse::propagate::parse), help_heading = RUNS)]
     pub propagate: Option<Limits>,
     /// Read the program of each task from a file, which is given as the command
     #[arg(long, help_heading = RUNS)]
@@ -91,21 +90,21 @@ pub struct Srun {
     #[arg(long, overrides_with = "exact", help_heading = CPUS)]
     pub whole: bool,
     /// Skip this many nodes of the allocation; there is only one
-    #[arg(short, long, value_name = "N", value_parser = named(parse::count::parse_or_zero), help_heading = CPUS)]
+    #[arg(short, long, value_name = "N", value_parser = named(slotd_parse::count::parse_or_zero), help_heading = CPUS)]
     pub relative: Option<u32>,
     /// Bind tasks to CPUs: none, threads, cores, sockets, rank, map_cpu:0,2, mask_cpu:0x3, with
     /// verbose or quiet
     #[arg(long, alias = "cpu_bind", value_name = "MODE", value_parser = value(step::cpu_bind), help_heading = CPUS)]
     pub cpu_bind: Option<Binding>,
     /// Bind tasks to GPUs: none, single:N, map_gpu:0,1, closest
-    #[arg(long, value_name = "MODE", value_parser = value(parse::gpu_bind::parse), help_heading = GPUS)]
+    #[arg(long, value_name = "MODE", value_parser = value(slotd_parse::gpu_bind::parse), help_heading = GPUS)]
     pub gpu_bind: Option<GpuBind>,
     /// Fail unless the resources are available within this many seconds (immediately if no value is
     /// given)
     #[arg(short = 'I', long, value_name = "SECONDS", num_args = 0..=1, require_equals = true, default_missing_value = "0", value_parser = value(immediate), help_heading = WHEN)]
     pub immediate: Option<u64>,
     /// Run the step in this job
-    #[arg(long, value_name = "JOB", value_parser = value(parse::ids::parse_job), help_heading = WHERE)]
+    #[arg(long, value_name = "JOB", value_parser = value(slotd_parse::ids::parse_job), help_heading = WHERE)]
     pub jobid: Option<JobRef>,
     /// Set the file for standard output: a pattern, all, none, or a task number
     #[arg(short, long, value_name = "PATTERN", value_parser = value(Redirection::read), help_heading = NEWS)]
@@ -129,13 +128,13 @@ pub struct Srun {
     #[arg(long, help_heading = DOES)]
     pub test_only: bool,
     /// Terminate the step this many seconds after its first task ended
-    #[arg(short = 'W', long, value_name = "SECONDS", value_parser = named(parse::count::parse_or_zero), help_heading = DOES)]
+    #[arg(short = 'W', long, value_name = "SECONDS", value_parser = named(slotd_parse::count::parse_or_zero), help_heading = DOES)]
     pub wait: Option<u32>,
     /// Let the daemon run the command and return immediately
     #[arg(long, help_heading = DOES)]
     pub no_wait: bool,
     /// Terminate the step if a task fails (=0: do not)
-    #[arg(short = 'K', long, value_name = "0|1", num_args = 0..=1, require_equals = true, default_missing_value = "1", value_parser = named(parse::count::parse_or_zero), help_heading = DOES)]
+    #[arg(short = 'K', long, value_name = "0|1", num_args = 0..=1, require_equals = true, default_missing_value = "1", value_parser = named(slotd_parse::count::parse_or_zero), help_heading = DOES)]
     pub kill_on_bad_exit: Option<u32>,
     /// Terminate the step on the first Ctrl-C
     #[arg(long, help_heading = DOES)]

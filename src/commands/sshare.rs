@@ -11,8 +11,8 @@ use crate::args::headings::SHOWN;
 use crate::args::options::CommonOpts;
 use crate::args::origin::Origin;
 use crate::commands::pages::texts;
-use crate::render::accounts::{self, Layout};
 use clap::Args;
+use slotd_render::accounts::{self, Layout};
 use std::ffi::OsString;
 
 /// The entry of this command in the command table.

@@ -11,16 +11,16 @@ use crate::args::options::CommonOpts;
 use crate::args::origin::Origin;
 use crate::args::value::{job_or_step, value};
 use crate::commands::pages::texts;
-use crate::model::JobRef;
-use crate::model::query::{JobQuery, names_record};
-use crate::model::series::StepSeries;
-use crate::model::view::{JobList, JobView};
-use crate::protocol::answer::Answer;
-use crate::protocol::request::{Request, UsageAsk};
-use crate::render::field::helpformat;
-use crate::render::sacct::{Options, Rows, Sacct, View, parse as layout, print};
-use crate::render::{json, pids, series};
 use clap::Args;
+use slotd_model::JobRef;
+use slotd_model::query::{JobQuery, names_record};
+use slotd_model::series::StepSeries;
+use slotd_model::view::{JobList, JobView};
+use slotd_protocol::answer::Answer;
+use slotd_protocol::request::{Request, UsageAsk};
+use slotd_render::field::helpformat;
+use slotd_render::sacct::{Options, Rows, Sacct, View, parse as layout, print};
+use slotd_render::{json, pids, series};
 use std::ffi::OsString;
 
 /// The entry of this command in the command table.
@@ -161,7 +161,7 @@ pub fn series_of(jobs: &[JobView]) -> Result<Vec<StepSeries>, CliError> {
 /// failure.
 fn complain(jobs: &[JobRef], list: &JobList) {
     for wanted in jobs {
-        let names = |job: &&crate::model::view::JobView| {
+        let names = |job: &&slotd_model::view::JobView| {
             job.id == wanted.job
                 || job.role.array_job(job.id).is_some_and(|array| array == wanted.job)
         };

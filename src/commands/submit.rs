@@ -12,14 +12,13 @@ use crate::args::error::{CliError, Mark};
 use crate::args::origin::Origin;
 use crate::args::submit::submit_line;
 use crate::client::connection::Connection;
-use crate::model::{JobId, JobRequest};
-use crate::parse;
-use crate::parse::directive::Directive;
-use crate::parse::script_tasks::script_tasks;
-use crate::protocol::answer::Answer;
-use crate::protocol::request::{OneOfMany, Request, SubmitMany};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use serde::{Deserialize, Serialize};
+use slotd_model::{JobId, JobRequest};
+use slotd_parse::directive::Directive;
+use slotd_parse::script_tasks::script_tasks;
+use slotd_protocol::answer::Answer;
+use slotd_protocol::request::{OneOfMany, Request, SubmitMany};
 use std::collections::{HashMap, VecDeque};
 use std::ffi::OsString;
 use std::io::{self, BufRead, BufReader, Read};
@@ -146,15 +145,15 @@ impl Maker<'_> {
             }
             (None, None) => return Err(CliError::error(1, "a job needs a script or a wrap")),
         };
-        parse::script::check(script.as_bytes()).map_err(|error| sbatch::refuse(&error))?;
+        slotd_parse::script::check(script.as_bytes()).map_err(|error| sbatch::refuse(&error))?;
         if let Some(word) = line.options.iter().chain(&line.args).find(|word| word.contains('\0')) {
             return Err(CliError::error(1, format!("{word:?} contains a null byte"))
                 .hint("no program accepts one"));
         }
         let mut directives = Vec::new();
         if command.is_none() {
-            let found =
-                parse::directive::directives(&script).map_err(|error| sbatch::refuse(&error))?;
+            let found = slotd_parse::directive::directives(&script)
+                .map_err(|error| sbatch::refuse(&error))?;
             directives.extend(found.into_iter().map(|Directive { line, words }| (line, words)));
         }
         let count = line.options.len()

@@ -9,10 +9,10 @@ use super::output::print;
 use super::{Done, sbatch, submitting_origin};
 use crate::args::error::CliError;
 use crate::args::submit::submit_line;
-use crate::model::array::{ArraySpec, MAX_TASK_ID, TaskRange, TaskSet};
-use crate::model::counted;
-use crate::parse::error::shown;
-use crate::sys::files;
+use slotd_model::array::{ArraySpec, MAX_TASK_ID, TaskRange, TaskSet};
+use slotd_model::counted;
+use slotd_parse::error::shown;
+use slotd_sys::files;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 

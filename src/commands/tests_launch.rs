@@ -6,9 +6,9 @@ use crate::commands::salloc::{self, Salloc};
 use crate::commands::scancel::{self, Scancel};
 use crate::commands::srun::step::Redirection;
 use crate::commands::srun::{self, Srun};
-use crate::model::binding::CpuBind;
-use crate::model::request::{GpuRequest, JobKind, MemRequest};
-use crate::model::{JobId, JobRef, JobState};
+use slotd_model::binding::CpuBind;
+use slotd_model::request::{GpuRequest, JobKind, MemRequest};
+use slotd_model::{JobId, JobRef, JobState};
 use std::ffi::OsString;
 use std::time::Duration;
 

@@ -12,12 +12,12 @@ use crate::commands::scontrol::{self, Scontrol};
 use crate::commands::sinfo::{self, Sinfo, SinfoFormat};
 use crate::commands::squeue::{self, Format, Squeue};
 use crate::commands::{refused, sattach, sdiag, seff, sprio, sstat, trial_refused};
-use crate::model::request::{GpuRequest, KeptText};
-use crate::model::update::Update;
-use crate::model::{JobId, JobRef, JobState, Refusal, Timestamp};
-use crate::parse::states::StateFilter;
-use crate::render::sinfo::States;
-use crate::render::{sprio as sprio_table, squeue as squeue_table};
+use slotd_model::request::{GpuRequest, KeptText};
+use slotd_model::update::Update;
+use slotd_model::{JobId, JobRef, JobState, Refusal, Timestamp};
+use slotd_parse::states::StateFilter;
+use slotd_render::sinfo::States;
+use slotd_render::{sprio as sprio_table, squeue as squeue_table};
 use std::ffi::OsString;
 
 type Env<'a> = &'a [(&'a str, &'a str)];
@@ -553,7 +553,7 @@ fn unknown_format_prints_an_error_and_a_hint() {
     for (error, hint) in [
         (squeue_table::Layout::parse("JobID,Nmae").unwrap_err(), "did you mean Name?"),
         (
-            squeue_table::Layout::long("xyzzy").unwrap_err(),
+            squeue_table::Layout::long_as_known("xyzzy").1.remove(0),
             "name[:[.]width], separated by commas; --helpformat lists the names",
         ),
         (
@@ -586,7 +586,7 @@ fn scontrol_show_job_in_every_spelling() {
     assert_eq!(show(&["show", "job"]), Show::Jobs(None));
     assert_eq!(
         show(&["show", "job", "1,2_3"]),
-        Show::Jobs(Some(vec![job(1), crate::parse::ids::parse_job("2_3").expect("good")]))
+        Show::Jobs(Some(vec![job(1), slotd_parse::ids::parse_job("2_3").expect("good")]))
     );
     for words in [
         &["show", "job", "-o", "12"][..],
@@ -601,7 +601,7 @@ fn scontrol_show_job_in_every_spelling() {
 fn scontrol_shows_other_things() {
     assert_eq!(
         show(&["show", "step", "12.0"]),
-        Show::Steps(crate::parse::ids::parse_job_list("12.0").ok())
+        Show::Steps(slotd_parse::ids::parse_job_list("12.0").ok())
     );
     assert_eq!(show(&["show", "node"]), Show::Node(None));
     assert_eq!(show(&["show", "nodes", "vm"]), Show::Node(Some("vm".into())));
@@ -651,7 +651,7 @@ fn scontrol_controls_jobs_with_and_without_the_word_job() {
     assert_eq!(command(&["wait_job", "1"]), Command::WaitJob(job(1)));
     assert_eq!(
         command(&["listpids", "1.0", "vm"]),
-        Command::ListPids(crate::parse::ids::parse_job("1.0").ok())
+        Command::ListPids(slotd_parse::ids::parse_job("1.0").ok())
     );
 }
 

@@ -7,12 +7,12 @@ use crate::args::origin::tests::lab;
 use crate::args::{headings, variables};
 use crate::commands::sbatch::{self, Sbatch, Text};
 use crate::commands::{COMMANDS, changes};
-use crate::model::Timestamp;
-use crate::model::batch_tasks::ScriptTasks;
-use crate::model::placement::Placement;
-use crate::model::request::{MemRequest, OpenMode, Sharing, WarnSignal};
-use crate::render::{self, fixture};
 use clap::Args;
+use slotd_model::Timestamp;
+use slotd_model::batch_tasks::ScriptTasks;
+use slotd_model::placement::Placement;
+use slotd_model::request::{MemRequest, OpenMode, Sharing, WarnSignal};
+use slotd_render::fixture;
 use std::ffi::OsString;
 use std::io;
 
@@ -765,7 +765,7 @@ fn job_options_have_a_variable_and_are_shown_and_editable_or_listed_as_exception
     let base = ["-n4", "-G1", "--wrap=x"];
     let shown = |sbatch: &Sbatch| {
         let view = fixture::job(1, "x").asks(|request| *request = sbatch.request.clone());
-        render::show::jobs(&[view.build()], false, true, &fixture::ctx())
+        slotd_render::show::jobs(&[view.build()], false, true, &fixture::ctx())
     };
     let plain = shown(&asked_with(&[], JOB, &base));
     let variables = variables::sbatch();

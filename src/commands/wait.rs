@@ -7,9 +7,9 @@ use super::why::refs;
 use super::{Done, now, paths};
 use crate::args::error::CliError;
 use crate::client::follow::{Follower, Heard, Known, Standing};
-use crate::model::query::names_record;
-use crate::model::{JobId, JobRef, Progress, Timestamp};
-use crate::render::time;
+use slotd_model::query::names_record;
+use slotd_model::{JobId, JobRef, Progress, Timestamp};
+use slotd_render::time;
 use std::io::{self, IsTerminal, Write};
 
 #[derive(Debug, clap::Args)]

@@ -6,16 +6,15 @@ use super::output::{ctx, print};
 use super::{Done, ask_job_list, enforces_memory, origin, sacct};
 use crate::args::error::CliError;
 use crate::client::tail;
-use crate::model::query::{JobQuery, names_record};
-use crate::model::view::{JobList, JobView};
-use crate::model::{ArrayRole, End, ExitCode, JobId, JobRef, JobState, TaskSet};
-use crate::parse;
-use crate::protocol::request::Request;
-use crate::render::text::printable;
-use crate::render::why::{self, Names, Tail};
-use crate::render::{Ctx, json};
-use crate::sys::user;
 use serde_json::{Value, json};
+use slotd_model::query::{JobQuery, names_record};
+use slotd_model::view::{JobList, JobView};
+use slotd_model::{ArrayRole, End, ExitCode, JobId, JobRef, JobState, TaskSet};
+use slotd_protocol::request::Request;
+use slotd_render::text::printable;
+use slotd_render::why::{self, Names, Tail};
+use slotd_render::{Ctx, json};
+use slotd_sys::user;
 use std::collections::BTreeMap;
 use std::path::Path;
 
@@ -82,7 +81,7 @@ const NAMES: Names<'static> =
 /// Fails if a word is not a job ID.
 pub fn refs(words: &[String]) -> Result<Vec<JobRef>, CliError> {
     let refs = words.iter().map(|word| {
-        parse::ids::parse_job_list(word).map_err(|e| CliError::error(2, e.to_string()))
+        slotd_parse::ids::parse_job_list(word).map_err(|e| CliError::error(2, e.to_string()))
     });
     Ok(refs.collect::<Result<Vec<_>, _>>()?.concat())
 }

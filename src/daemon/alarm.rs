@@ -5,9 +5,9 @@
 //! time of 16:00 tomorrow stays correct across daylight saving, sleep of the machine and clock
 //! corrections.
 
-use crate::model::Timestamp;
 use nix::sys::time::TimeSpec;
 use nix::sys::timerfd::{ClockId, Expiration, TimerFd, TimerFlags, TimerSetTimeFlags};
+use slotd_model::Timestamp;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use tokio::io::unix::AsyncFd;

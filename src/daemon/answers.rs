@@ -6,11 +6,11 @@
 //! is one. A client that reads nothing keeps its share until another client needs it, and is then
 //! disconnected. A paused pager alone is not an error.
 
-use crate::model::Refusal;
-use crate::protocol::answer::Answer;
-use crate::protocol::frame::{Frame, FrameError};
-use crate::sys::aside;
-use crate::sys::socket::send_some;
+use slotd_model::Refusal;
+use slotd_protocol::answer::Answer;
+use slotd_protocol::frame::{Frame, FrameError};
+use slotd_sys::aside;
+use slotd_sys::socket::send_some;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,7 +1,7 @@
 //! Detects that a client of an earlier daemon has exited and will not reconnect.
 
-use crate::model::job::ClientProcess;
-use crate::sys::{clock, proc};
+use slotd_model::job::ClientProcess;
+use slotd_sys::{clock, proc};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 

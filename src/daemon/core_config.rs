@@ -6,12 +6,12 @@ use crate::daemon::sendmail;
 use crate::daemon::settings::{Environment, SettingError, Settings};
 use crate::daemon::site::{Site, SiteError, SiteFile};
 use crate::daemon::slurm_config;
-use crate::model::Partition;
-use crate::model::limit::Limit;
-use crate::model::partition::{Host, Machine};
-use crate::parse::capacity::Capacity;
-use crate::sched::{self, Capacities};
-use crate::sys::{machine, system, zone};
+use slotd_model::Partition;
+use slotd_model::limit::Limit;
+use slotd_model::partition::{Host, Machine};
+use slotd_parse::capacity::Capacity;
+use slotd_sched::Capacities;
+use slotd_sys::{machine, system, zone};
 use std::path::PathBuf;
 
 /// The memory of a job that requests none, in MB.
@@ -27,14 +27,14 @@ pub const DEFAULT_MEM_MB: u64 = 512;
 pub fn core_config(
     settings: &Settings,
     known: Host,
-) -> Result<(sched::Config, Vec<String>), DaemonError> {
+) -> Result<(slotd_sched::Config, Vec<String>), DaemonError> {
     let site = settings.site_file.as_ref().map(SiteFile::read).transpose()?.unwrap_or_default();
     let capacities = capacities(settings, &site, &known)?;
     let host = host(settings, capacities, known);
     check_cpus(settings, &site, &host)?;
     let all = partitions(settings, &site.partitions);
     let remarks = unused(settings, &site, &all);
-    let mut config = sched::Config {
+    let mut config = slotd_sched::Config {
         partitions: Vec::new(),
         all_partitions: Vec::new(),
         limits: site.limits,
@@ -45,8 +45,8 @@ pub fn core_config(
         batch_tasks: settings.batch_tasks,
         reruns_failed: settings.reruns_failed,
         min_job_age_secs: settings.min_job_age.as_secs(),
-        cluster: crate::CLUSTER.to_owned(),
-        max_array_size: crate::model::array::MAX_TASK_ID + 1,
+        cluster: slotd_model::CLUSTER.to_owned(),
+        max_array_size: slotd_model::array::MAX_TASK_ID + 1,
         max_tasks: settings.max_tasks,
         reads_gpus: settings.gpu_count.is_none(),
         avoids_used_gpus: settings.avoids_used_gpus,
@@ -209,13 +209,13 @@ fn unused(settings: &Settings, site: &Site, all: &[Partition]) -> Vec<String> {
 }
 
 /// Returns the output of `scontrol show config`: Slurm's keys, then slotd's own.
-pub fn shown(settings: &Settings, core: &sched::Config) -> Vec<(String, String)> {
+pub fn shown(settings: &Settings, core: &slotd_sched::Config) -> Vec<(String, String)> {
     let all = slurm_config::pairs(settings, core).chain(own(settings, core));
     all.map(|(key, value)| (key.to_owned(), value)).collect()
 }
 
 /// Returns the value in force of each variable without a key in Slurm, named in Slurm's style.
-fn own(settings: &Settings, core: &sched::Config) -> Vec<(&'static str, String)> {
+fn own(settings: &Settings, core: &slotd_sched::Config) -> Vec<(&'static str, String)> {
     let partitions = |is_gpu: bool| {
         let own = core.all_partitions.iter().filter(|partition| partition.is_gpu == is_gpu);
         own.map(|partition| partition.name.clone()).collect::<Vec<_>>().join(",")

@@ -1,12 +1,12 @@
 //! The operations of `slotd db`, and the daemon's own backup of the database.
 
 use crate::daemon::listener::{self, InstanceLock};
-use crate::exec::adopt;
-use crate::model::Timestamp;
-use crate::store::upkeep::{self, Contents};
-use crate::store::{OpenFiles, Reader, StoreError};
-use crate::sys::clock;
-use crate::sys::paths::Paths;
+use slotd_exec::adopt;
+use slotd_model::Timestamp;
+use slotd_store::upkeep::{self, Contents};
+use slotd_store::{OpenFiles, Reader, StoreError};
+use slotd_sys::clock;
+use slotd_sys::paths::Paths;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};

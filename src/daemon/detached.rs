@@ -1,14 +1,14 @@
 //! The daemon as a separate process: found by the lock that it holds, started, and stopped.
 
 use crate::daemon::log_file;
-use crate::exec::launcher::LAUNCHER_ARG;
-use crate::exec::watcher;
-use crate::sys::paths::{Paths, is_root_of};
-use crate::sys::{lock, proc, root_dirs};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{Signal, kill};
 use nix::sys::stat::Mode;
 use nix::unistd::Pid;
+use slotd_exec::launcher::LAUNCHER_ARG;
+use slotd_exec::watcher;
+use slotd_sys::paths::{Paths, is_root_of};
+use slotd_sys::{lock, proc, root_dirs};
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, DirBuilder, File};
 use std::io::{self, Read, Seek, SeekFrom};

@@ -5,9 +5,9 @@ use crate::daemon::detached::InsideJob;
 use crate::daemon::settings::SettingError;
 use crate::daemon::site::SiteError;
 use crate::daemon::sources::SourcesError;
-use crate::store::StoreError;
-use crate::sys::aside::Unfinished;
-use crate::sys::paths::Paths;
+use slotd_store::StoreError;
+use slotd_sys::aside::Unfinished;
+use slotd_sys::paths::Paths;
 use std::fmt;
 use std::path::PathBuf;
 

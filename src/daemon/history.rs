@@ -12,16 +12,16 @@ use crate::actors::{SchedulerActor, StoreActor};
 use crate::daemon::database::{self, DatabaseError};
 use crate::daemon::listener;
 use crate::daemon::settings::Settings;
-use crate::exec::{job_dirs, snapshots};
-use crate::model::{JobId, Timestamp};
-use crate::protocol::answer::Cleaned;
-use crate::protocol::request::Clean;
-use crate::store::{OpenFiles, Reader, Store, StoreError};
-use crate::sys::aside::Unfinished;
-use crate::sys::beneath::Dir;
-use crate::sys::paths::Paths;
-use crate::sys::{aside, clock, root_dirs};
 use actix::{Addr, MailboxError};
+use slotd_exec::{job_dirs, snapshots};
+use slotd_model::{JobId, Timestamp};
+use slotd_protocol::answer::Cleaned;
+use slotd_protocol::request::Clean;
+use slotd_store::{OpenFiles, Reader, Store, StoreError};
+use slotd_sys::aside::Unfinished;
+use slotd_sys::beneath::Dir;
+use slotd_sys::paths::Paths;
+use slotd_sys::{aside, clock, root_dirs};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 use std::io;
@@ -532,9 +532,9 @@ pub fn clean_directly(paths: &Paths, what: Clean) -> Result<Cleaned, HistoryErro
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::End;
-    use crate::store::testing::{Place, ended_job, insert, insert_with, put};
-    use crate::store::upkeep;
+    use slotd_model::End;
+    use slotd_store::testing::{Place, ended_job, insert, insert_with, put};
+    use slotd_store::upkeep;
     use std::fs;
     use std::path::Path;
 

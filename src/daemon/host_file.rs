@@ -4,9 +4,9 @@
 //! spans. A line that a crash truncated is skipped. A crash also loses data that the system has not
 //! written to disk, about a minute of it.
 
-use crate::model::Timestamp;
-use crate::model::host_use::{HostSpan, MOST_SPANS, thinned};
-use crate::sys::files::{self, MOST_RECORD};
+use slotd_model::Timestamp;
+use slotd_model::host_use::{HostSpan, MOST_SPANS, thinned};
+use slotd_sys::files::{self, MOST_RECORD};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 

@@ -3,13 +3,13 @@
 
 use crate::actors::activity::Activity;
 use crate::daemon::host_file::{self, HostFile};
-use crate::model::Timestamp;
-use crate::model::gpu::GpuReading;
-use crate::model::host_use::{GpuSpan, HostSpan, thinned};
-use crate::sys::aside::Unfinished;
-use crate::sys::host_use::{self, Look};
-use crate::sys::paths::Paths;
-use crate::sys::{aside, clock};
+use slotd_model::Timestamp;
+use slotd_model::gpu::GpuReading;
+use slotd_model::host_use::{GpuSpan, HostSpan, thinned};
+use slotd_sys::aside::Unfinished;
+use slotd_sys::host_use::{self, Look};
+use slotd_sys::paths::Paths;
+use slotd_sys::{aside, clock};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::io;

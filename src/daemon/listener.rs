@@ -2,12 +2,12 @@
 
 use crate::daemon::detached;
 use crate::daemon::session::{self, Hub};
-use crate::model::Refusal;
-use crate::protocol::answer::Answer;
-use crate::protocol::frame::Frame;
-use crate::sys::paths::Paths;
-use crate::sys::{limits, lock, root_dirs, socket};
 use nix::sys::resource::{Resource, getrlimit};
+use slotd_model::Refusal;
+use slotd_protocol::answer::Answer;
+use slotd_protocol::frame::Frame;
+use slotd_sys::paths::Paths;
+use slotd_sys::{limits, lock, root_dirs, socket};
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd};
@@ -272,7 +272,7 @@ impl Spare {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::protocol::frame::{Decoder, Header};
+    use slotd_protocol::frame::{Decoder, Header};
     use tokio::io::AsyncReadExt;
     use tokio::net::UnixStream;
 

@@ -1,7 +1,7 @@
 //! The log file of a daemon without a service manager. Its size is bounded, so that it does not
 //! fill the disk that holds the database.
 
-use crate::sys::files;
+use slotd_sys::files;
 use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io::{self, Write};

@@ -29,7 +29,7 @@ pub fn start(level: Level, journal: Option<&OsStr>, own: &Path) {
     let layout: Layout = if journal.is_some_and(is_stderr) {
         Box::new(for_journal)
     } else {
-        let zone = crate::sys::zone::local();
+        let zone = slotd_sys::zone::local();
         Box::new(move |out, level, text| dated(out, level, text, Timestamp::now(), &zone))
     };
     let repeats = Mutex::new(Repeats::default());

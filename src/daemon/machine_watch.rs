@@ -2,11 +2,11 @@
 
 use crate::actors::SchedulerActor;
 use crate::actors::messages::NoteMachine;
-use crate::model::partition::Host;
-use crate::sys::aside::Unfinished;
-use crate::sys::uevents::Uevents;
-use crate::sys::{aside, machine};
 use actix::prelude::*;
+use slotd_model::partition::Host;
+use slotd_sys::aside::Unfinished;
+use slotd_sys::uevents::Uevents;
+use slotd_sys::{aside, machine};
 use std::io;
 use std::rc::Rc;
 use tokio::sync::Mutex;

@@ -1,9 +1,9 @@
 //! The owner's state of the node (`scontrol update NodeName=…`), kept across restarts of the
 //! daemon.
 
-use crate::model::node::Drains;
-use crate::sys::files::{self, MOST_SETTINGS};
-use crate::sys::paths::Paths;
+use slotd_model::node::Drains;
+use slotd_sys::files::{self, MOST_SETTINGS};
+use slotd_sys::paths::Paths;
 use std::fs;
 use std::io;
 use std::path::PathBuf;

@@ -2,12 +2,12 @@
 //! before this daemon serves its first client.
 
 use crate::actors::launch_plan::fill_paths;
-use crate::exec::earlier_boot;
-use crate::model::view::JobView;
-use crate::model::{Job, JobId, StepId, Timestamp};
-use crate::sched::{Core, Cx, Interrupted, Outbox};
-use crate::sys::clock;
-use crate::sys::paths::Paths;
+use slotd_exec::earlier_boot;
+use slotd_model::view::JobView;
+use slotd_model::{Job, JobId, StepId, Timestamp};
+use slotd_sched::{Core, Cx, Interrupted, Outbox};
+use slotd_sys::clock;
+use slotd_sys::paths::Paths;
 use std::path::Path;
 
 /// Returns when an earlier daemon last made something durable. Must be called before the database

@@ -5,16 +5,16 @@ use crate::actors::scheduler::clients_to_expect;
 use crate::daemon::error::{DaemonError, failed, unusable};
 use crate::daemon::node_order;
 use crate::daemon::reboot;
-use crate::exec::job_dirs;
-use crate::model::change::Change;
-use crate::model::gpu::Gpu;
-use crate::model::job::ClientProcess;
-use crate::model::notice::Notice;
-use crate::model::{Job, JobId, JobState, Timestamp};
-use crate::sched::{self, Core, FoundJob, Outbox};
-use crate::store::{Reader, Store, upkeep};
-use crate::sys::paths::Paths;
-use crate::sys::{clock, user};
+use slotd_exec::job_dirs;
+use slotd_model::change::Change;
+use slotd_model::gpu::Gpu;
+use slotd_model::job::ClientProcess;
+use slotd_model::notice::Notice;
+use slotd_model::{Job, JobId, JobState, Timestamp};
+use slotd_sched::{Core, FoundJob, Outbox};
+use slotd_store::{Reader, Store, upkeep};
+use slotd_sys::paths::Paths;
+use slotd_sys::{clock, user};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::os::unix::fs::MetadataExt;
@@ -71,7 +71,7 @@ fn take_in_found(
         numbers.iter().copied().filter(is_to_look_at).map(|id| look(paths, id)).collect();
     found.sort_unstable_by_key(|found| found.id);
     let (uid, _) = user::current();
-    let changes = sched::found_changes(found, &pending, (&user::user_name(uid), uid), now);
+    let changes = slotd_sched::found_changes(found, &pending, (&user::user_name(uid), uid), now);
     if changes.is_empty() {
         return Ok(false);
     }
@@ -234,7 +234,7 @@ fn is_same_file(one: &Path, other: &Path) -> bool {
 /// # Errors
 /// Fails if the database cannot be read or contains invalid data.
 pub fn recover(
-    config: sched::Config,
+    config: slotd_sched::Config,
     queue: Queue,
     store: &mut Store,
     paths: &Paths,
@@ -243,7 +243,7 @@ pub fn recover(
     let Queue { jobs, numbers, first_free, daemon_start } = queue;
     let of_store = store.next_job_id().map_err(unusable(paths))?;
     let next_id = next_number(of_store.max(first_free), &numbers);
-    let targets = sched::dependency_targets(
+    let targets = slotd_sched::dependency_targets(
         jobs.iter()
             .filter(|job| job.run.state == JobState::Pending)
             .map(|job| &job.request.dependency),

@@ -1,7 +1,7 @@
 //! Counts answered requests and their durations, by kind and by user.
 
-use crate::model::diagnostics::{RequestTally, Tally, UserTally};
-use crate::sys::user;
+use slotd_model::diagnostics::{RequestTally, Tally, UserTally};
+use slotd_sys::user;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::time::Duration;

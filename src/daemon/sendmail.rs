@@ -1,7 +1,7 @@
 //! Finds the program that sends email.
 
 use crate::daemon::settings::{Sendmail, Settings};
-use crate::sys::program;
+use slotd_sys::program;
 use std::path::PathBuf;
 
 /// Its usual directories, searched in addition to `PATH`.

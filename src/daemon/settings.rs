@@ -1,13 +1,13 @@
 //! The daemon's settings. Nothing else in the daemon reads `SLOTD_*`.
 
 use crate::daemon::site::SiteFile;
-use crate::exec::cgroup::{MaxProcesses, Place, Rules};
-use crate::model::batch_tasks::BatchTasks;
-use crate::model::notice::{Audience, Event, Events};
-use crate::model::refusal::{MAX_TASKS_SETTING, MOST_TASKS, SHARDS_SETTING};
-use crate::parse::capacity::{self, Capacity};
-use crate::parse::web_address::WebAddress;
 use log::Level;
+use slotd_exec::cgroup::{MaxProcesses, Place, Rules};
+use slotd_model::batch_tasks::BatchTasks;
+use slotd_model::notice::{Audience, Event, Events};
+use slotd_model::refusal::{MAX_TASKS_SETTING, MOST_TASKS, SHARDS_SETTING};
+use slotd_parse::capacity::{self, Capacity};
+use slotd_parse::web_address::WebAddress;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{OsStr, OsString};
 use std::ops::RangeInclusive;

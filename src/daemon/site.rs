@@ -3,12 +3,12 @@
 //! An invalid file is refused as a whole. The error names the line, the value and the expected
 //! form.
 
-use crate::model::Partition;
-use crate::model::limit::Limit;
-use crate::parse::capacity::{self, Capacity};
-use crate::parse::partition::{self, PartitionError, Written};
-use crate::sys::files::{self, MOST_SETTINGS};
 use serde::Deserialize;
+use slotd_model::Partition;
+use slotd_model::limit::Limit;
+use slotd_parse::capacity::{self, Capacity};
+use slotd_parse::partition::{self, PartitionError, Written};
+use slotd_sys::files::{self, MOST_SETTINGS};
 use std::collections::{BTreeMap, HashSet};
 use std::ffi::OsStr;
 use std::io;
@@ -294,7 +294,7 @@ fn is_name(text: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::partition::{OverSubscribe, PartitionState};
+    use slotd_model::partition::{OverSubscribe, PartitionState};
 
     #[test]
     fn file_sets_the_capacity_and_partitions() {

@@ -8,9 +8,9 @@
 use super::core_config::or_null;
 use super::sendmail;
 use super::settings::Settings;
-use crate::sched::Config;
-use crate::sys::paths::Paths;
-use crate::sys::user;
+use slotd_sched::Config;
+use slotd_sys::paths::Paths;
+use slotd_sys::user;
 
 /// A key and the source of its value.
 struct Key(&'static str, Value);
@@ -228,7 +228,7 @@ const KEYS: &[Key] = &[
     of("SLURM_CONF", |settings, _| {
         or_null(settings.site_file.as_ref().map(|file| file.path().display()))
     }),
-    of("SLURM_VERSION", |_, _| crate::SLURM_VERSION.to_owned()),
+    of("SLURM_VERSION", |_, _| slotd_model::SLURM_VERSION.to_owned()),
     is("SrunEpilog", "(null)"),
     is("SrunPortRange", "0-0"),
     is("SrunProlog", "(null)"),

@@ -6,8 +6,8 @@
 //! variable in the environment takes precedence over the file, even if the file changes later.
 
 use crate::daemon::settings::{self, Environment, Holds};
-use crate::parse::env_file::{EnvFile, EnvFileError};
-use crate::sys::files::{self, MOST_SETTINGS};
+use slotd_parse::env_file::{EnvFile, EnvFileError};
+use slotd_sys::files::{self, MOST_SETTINGS};
 use std::ffi::OsStr;
 use std::io;
 use std::path::{Path, PathBuf};

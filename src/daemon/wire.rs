@@ -1,8 +1,8 @@
 //! Reads requests from a socket of the event loop, with their file descriptors.
 
-use crate::model::refusal::MOST_TASKS;
-use crate::protocol::frame::{Decoder, Frame, FrameError, Header};
-use crate::sys::socket::receive;
+use slotd_model::refusal::MOST_TASKS;
+use slotd_protocol::frame::{Decoder, Frame, FrameError, Header};
+use slotd_sys::socket::receive;
 use std::cell::RefCell;
 use std::os::fd::OwnedFd;
 use tokio::io::Interest;
@@ -63,7 +63,7 @@ impl<'a> FrameReader<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sys::socket::send_all;
+    use slotd_sys::socket::send_all;
     use std::os::fd::AsRawFd;
 
     #[actix_rt::test]

@@ -6,12 +6,12 @@
 //! record is in place. And a launch in progress holds the launcher's lock, so that after
 //! [`await_launches`] every launch has left its socket or record.
 
-use crate::exec::job_files::read_record;
-use crate::exec::step_handle::{self, Identity, Opening, StepHandle};
-use crate::exec::{launch_lock, launch_spec, stopped};
-use crate::model::{ExitRecord, StepId, StepKey, Timestamp};
-use crate::sys::paths::{DAEMON_LOCK, is_root_of};
-use crate::sys::{clock, lock, proc, socket};
+use crate::job_files::read_record;
+use crate::step_handle::{self, Identity, Opening, StepHandle};
+use crate::{launch_lock, launch_spec, stopped};
+use slotd_model::{ExitRecord, StepId, StepKey, Timestamp};
+use slotd_sys::paths::{DAEMON_LOCK, is_root_of};
+use slotd_sys::{clock, lock, proc, socket};
 use std::collections::{HashMap, HashSet};
 use std::ffi::OsStr;
 use std::io;

@@ -1,9 +1,9 @@
 //! Binds processes to CPUs and to the memory of NUMA nodes. Other modules interpret `--cpu-bind`
 //! and `--mem-bind`.
 
-use crate::sys::system::reason;
 use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
 use nix::unistd::Pid;
+use slotd_sys::system::reason;
 use std::io;
 
 /// Binds the calling process to these logical CPUs. An empty list changes nothing.
@@ -66,7 +66,7 @@ fn hexadecimal(count: usize, is_set: impl Fn(usize) -> bool) -> String {
 }
 
 /// Returns whether the calling process may use all these CPUs. False for an empty list.
-pub fn may_use(cpus: &[u32]) -> bool {
+pub(crate) fn may_use(cpus: &[u32]) -> bool {
     let Ok(set) = sched_getaffinity(Pid::from_raw(0)) else { return false };
     let may_use = |cpu: &u32| set.is_set(*cpu as usize).unwrap_or(false);
     !cpus.is_empty() && cpus.iter().all(may_use)
@@ -77,7 +77,7 @@ pub fn may_use(cpus: &[u32]) -> bool {
 ///
 /// # Errors
 /// Fails if a node does not exist or the system forbids the binding. The error names the nodes.
-pub fn bind_memory(nodes: &[u32], prefers: bool) -> io::Result<String> {
+pub(crate) fn bind_memory(nodes: &[u32], prefers: bool) -> io::Result<String> {
     const MAX_NODES: usize = 1024;
     const WORD: usize = std::ffi::c_ulong::BITS as usize;
     let list = || nodes.iter().map(u32::to_string).collect::<Vec<_>>().join(",");

@@ -20,16 +20,16 @@
 //! * reading `cgroup.events`, `memory.events`, `memory.stat` and `cpu.stat`: the crate does not
 //!   support the first two, and returns zeros if it cannot read the others.
 
-use crate::exec::affinity;
-use crate::model::StepId;
-use crate::model::tres::Allocation;
-use crate::sys::system::reason;
+use crate::affinity;
 use cgroups_rs::fs::cpu::CpuController;
 use cgroups_rs::fs::cpuset::CpuSetController;
 use cgroups_rs::fs::freezer::FreezerController;
 use cgroups_rs::fs::memory::MemController;
 use cgroups_rs::fs::pid::PidController;
 use cgroups_rs::fs::{Cgroup, ControllIdentifier, Controller, MaxValue, Subsystem};
+use slotd_model::StepId;
+use slotd_model::tres::Allocation;
+use slotd_sys::system::reason;
 use std::fmt;
 use std::fs;
 use std::io;
@@ -394,8 +394,8 @@ fn limit_ooms(dir: &Path) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::JobId;
-    use crate::model::tres::Tres;
+    use slotd_model::JobId;
+    use slotd_model::tres::Tres;
     use std::os::unix::ffi::OsStrExt;
 
     const RULES: Rules =
@@ -473,7 +473,7 @@ mod tests {
         }
         fs::write(dir.join("cpu.max"), "max 100000").unwrap();
         let read = |name: &str| fs::read_to_string(dir.join(name)).unwrap();
-        let own = crate::sys::cpus::probe().unwrap().cpus().into_iter().next().unwrap();
+        let own = slotd_sys::cpus::probe().unwrap().cpus().into_iter().next().unwrap();
         let job = JobCgroup::at(dir.clone());
         let mut alloc = alloc();
         (alloc.tres.cpus, alloc.cpu_ids) = (2, vec![own]);

@@ -2,9 +2,9 @@
 //! other, even while the daemon is down. If the client exits, the watcher sees the connection close
 //! and ends the step.
 
-use crate::exec::launch_spec::{StepCommand, StepEvent};
-use crate::exec::peer::Peer;
-use crate::exec::wire;
+use crate::launch_spec::{StepCommand, StepEvent};
+use crate::peer::Peer;
+use crate::wire;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;

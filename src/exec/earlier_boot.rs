@@ -4,11 +4,11 @@
 //! The sockets will never have a listener again, so they are deleted. The exit records are valid if
 //! they are complete.
 
-use crate::exec::job_dirs::{self, MANAGERS_SOCKET};
-use crate::exec::job_files::{JOB, RUNNER, SCRIPT, read_record};
-use crate::model::{ExitRecord, StepId, Timestamp};
-use crate::sys::beneath::Dir;
-use crate::sys::fresh;
+use crate::job_dirs::{self, MANAGERS_SOCKET};
+use crate::job_files::{JOB, RUNNER, SCRIPT, read_record};
+use slotd_model::{ExitRecord, StepId, Timestamp};
+use slotd_sys::beneath::Dir;
+use slotd_sys::fresh;
 use std::fs::{self, Metadata};
 use std::io;
 use std::path::Path;

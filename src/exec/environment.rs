@@ -4,16 +4,16 @@
 //!
 //! Does no I/O. Only [`stale_variables`] and [`of_array_task`] read the submitter's environment.
 
-use crate::exec::snapshots;
-use crate::model::binding::CPU_BIND_VARIABLES;
-use crate::model::gpu::{Gpu, Maker};
-use crate::model::partition::Host;
-use crate::model::placement::{Distribution, MemBind, Placement, Spread};
-use crate::model::request::{MemRequest, OpenMode};
-use crate::model::tres::Allocation;
-use crate::model::{ArrayRole, Job, StepId, StepKey};
-use crate::protocol::request::StepLaunch;
-use crate::sys::paths::Paths;
+use crate::snapshots;
+use slotd_model::binding::CPU_BIND_VARIABLES;
+use slotd_model::gpu::{Gpu, Maker};
+use slotd_model::partition::Host;
+use slotd_model::placement::{Distribution, MemBind, Placement, Spread};
+use slotd_model::request::{MemRequest, OpenMode};
+use slotd_model::tres::Allocation;
+use slotd_model::{ArrayRole, Job, StepId, StepKey};
+use slotd_protocol::request::StepLaunch;
+use slotd_sys::paths::Paths;
 
 /// Variables, in the order in which they are set.
 pub type Variables = Vec<(String, String)>;
@@ -109,7 +109,7 @@ impl<'a> Environment<'a> {
             let copy = snapshots::tree_of(&Paths::new(self.root).snapshots_dir(), snapshot);
             self.set("SLOTD_SNAPSHOT_DIR", copy.display());
         }
-        self.set("SLURM_CLUSTER_NAME", crate::CLUSTER);
+        self.set("SLURM_CLUSTER_NAME", slotd_model::CLUSTER);
         self.set("SLURM_JOBID", job.id);
         self.set("SLURM_JOB_ID", job.id);
         self.set("SLURM_JOB_NAME", &request.name);
@@ -310,7 +310,7 @@ pub fn stale_in_step(hides_gpus: bool) -> Vec<String> {
 
 /// Returns the variables through which a rank finds the others. `end` is the descriptor of its
 /// connection to the watcher.
-pub fn pmi_variables(step: StepKey, rank: u32, size: usize, end: i32) -> Variables {
+pub(crate) fn pmi_variables(step: StepKey, rank: u32, size: usize, end: i32) -> Variables {
     let values = [end.to_string(), rank.to_string(), size.to_string(), step.to_string()];
     PMI.map(str::to_owned).into_iter().zip(values).collect()
 }
@@ -392,11 +392,11 @@ pub fn stale_variables(env: &[u8]) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::array::{ArraySpec, TaskRange, TaskSet};
-    use crate::model::job::ClientProcess;
-    use crate::model::request::GpuRequest;
-    use crate::model::run::RunState;
-    use crate::model::{JobId, JobRequest, StepRequest, Timestamp, Tres};
+    use slotd_model::array::{ArraySpec, TaskRange, TaskSet};
+    use slotd_model::job::ClientProcess;
+    use slotd_model::request::GpuRequest;
+    use slotd_model::run::RunState;
+    use slotd_model::{JobId, JobRequest, StepRequest, Timestamp, Tres};
     use std::sync::{Arc, LazyLock};
 
     fn job() -> Job {

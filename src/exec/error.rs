@@ -1,11 +1,11 @@
 //! The reasons why a step cannot be launched. This is the only place that decides whether the job
 //! or the host is at fault.
 
-use crate::exec::cgroup::CgroupError;
-use crate::model::node::HostFault;
-use crate::sys::system::reason;
+use crate::cgroup::CgroupError;
 use nix::errno::Errno;
 use nix::unistd::{AccessFlags, access};
+use slotd_model::node::HostFault;
+use slotd_sys::system::reason;
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};

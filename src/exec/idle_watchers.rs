@@ -20,7 +20,7 @@ const MOST: usize = 16;
 const TIMEOUT: Duration = Duration::from_secs(if cfg!(test) { 60 } else { 1 });
 
 #[derive(Debug, Default)]
-pub struct IdleWatchers(Mutex<State>);
+pub(crate) struct IdleWatchers(Mutex<State>);
 
 #[derive(Debug, Default)]
 struct State {
@@ -36,13 +36,13 @@ impl IdleWatchers {
     }
 
     /// Returns the connection to an idle watcher that is still alive.
-    pub fn take(&self) -> Option<UnixStream> {
+    pub(crate) fn take(&self) -> Option<UnixStream> {
         let lines = &mut self.state().lines;
         std::iter::from_fn(|| lines.pop()).map(|(line, _)| line).find(is_alive)
     }
 
     /// Keeps the connection to an idle watcher. Needs a tokio runtime.
-    pub fn put(self: &Arc<Self>, line: UnixStream) {
+    pub(crate) fn put(self: &Arc<Self>, line: UnixStream) {
         let mut state = self.state();
         if state.lines.len() >= MOST {
             return;

@@ -4,13 +4,13 @@
 //! The database holds more. This is for a database that was lost, or that is older than the latest
 //! jobs.
 
-use crate::exec::job_files::{self, JOB, RUNNER, SCRIPT};
-use crate::exec::{LaunchError, launch_spec};
-use crate::model::exit::Trace;
-use crate::model::series::StepSeries;
-use crate::model::{Job, JobId, StepId, StepKey};
-use crate::sys::beneath::{Dir, is_absent};
-use crate::sys::files::{self, MOST_RECORD};
+use crate::job_files::{self, JOB, RUNNER, SCRIPT};
+use crate::{LaunchError, launch_spec};
+use slotd_model::exit::Trace;
+use slotd_model::series::StepSeries;
+use slotd_model::{Job, JobId, StepId, StepKey};
+use slotd_sys::beneath::{Dir, is_absent};
+use slotd_sys::files::{self, MOST_RECORD};
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -245,9 +245,9 @@ pub fn forget_launch(jobs: &Dir, jobs_dir: &Path, id: JobId) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::exec::LaunchSpec;
-    use crate::model::series::{Series, Span};
-    use crate::model::{ExitCode, ExitRecord, Timestamp};
+    use crate::LaunchSpec;
+    use slotd_model::series::{Series, Span};
+    use slotd_model::{ExitCode, ExitRecord, Timestamp};
 
     #[test]
     fn only_valid_job_ids_are_found() {

@@ -1,15 +1,15 @@
 //! The files of a launch: the script, the exit record, and the output files of the tasks.
 
-use crate::exec::LaunchError;
-use crate::exec::launch_spec::{LaunchSpec, TaskSpec, exit_path};
-use crate::model::series::Series;
-use crate::model::{ExitRecord, Job, StepId, Timestamp};
-use crate::protocol::request::Stream;
-use crate::sys::files::{self, MOST_RECORD};
-use crate::sys::fresh::Fresh;
-use crate::sys::ownership;
+use crate::LaunchError;
+use crate::launch_spec::{LaunchSpec, TaskSpec, exit_path};
 use nix::errno::Errno;
 use serde::{Deserialize, Serialize};
+use slotd_model::series::Series;
+use slotd_model::{ExitRecord, Job, StepId, Timestamp};
+use slotd_protocol::request::Stream;
+use slotd_sys::files::{self, MOST_RECORD};
+use slotd_sys::fresh::Fresh;
+use slotd_sys::ownership;
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
@@ -381,7 +381,7 @@ impl Files {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::ExitCode;
+    use slotd_model::ExitCode;
     use std::os::unix::fs::PermissionsExt;
 
     fn output(path: &Path, append: bool) -> Stream {
@@ -517,7 +517,7 @@ mod tests {
         write_record(&spec, &record, &Series::default()).unwrap();
         let path = exit_path(dir.path(), spec.step.step);
         let whole = fs::read(&path).unwrap();
-        let read = || crate::exec::earlier_boot::record(dir.path(), spec.step.step, 0);
+        let read = || crate::earlier_boot::record(dir.path(), spec.step.step, 0);
         assert!(read().is_some());
         for kept in 0..whole.len() {
             fs::write(&path, &whole[..kept]).unwrap();

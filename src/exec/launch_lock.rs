@@ -1,7 +1,7 @@
 //! The lock held by launchers and idle watchers, and the sockets of idle watchers.
 
-use crate::sys::beneath::Dir;
-use crate::sys::lock;
+use slotd_sys::beneath::Dir;
+use slotd_sys::lock;
 use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io;

@@ -6,9 +6,9 @@
 //! are not synced: after a power failure nothing is known about a launch, and nothing is counted
 //! against the step.
 
-use crate::model::node::LaunchAtDeath;
-use crate::model::{JobId, StepId, StepKey};
-use crate::sys::files;
+use slotd_model::node::LaunchAtDeath;
+use slotd_model::{JobId, StepId, StepKey};
+use slotd_sys::files;
 use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::FileExt;

@@ -2,13 +2,13 @@
 //!
 //! Data only. `wire` encodes them; `launcher` and `watcher` describe who sends them.
 
-use crate::model::rlimits::Rlimits;
-use crate::model::series::Series;
-use crate::model::step_request::Mpi;
-use crate::model::tres::Usage;
-use crate::model::{ExitCode, ExitRecord, Job, JobId, StepId, StepKey, Timestamp};
-use crate::protocol::request::Stream;
 use serde::{Deserialize, Serialize};
+use slotd_model::rlimits::Rlimits;
+use slotd_model::series::Series;
+use slotd_model::step_request::Mpi;
+use slotd_model::tres::Usage;
+use slotd_model::{ExitCode, ExitRecord, Job, JobId, StepId, StepKey, Timestamp};
+use slotd_protocol::request::Stream;
 use std::path::{Path, PathBuf};
 
 /// Everything that is needed to launch a step. All paths are absolute and contain no patterns.
@@ -282,7 +282,7 @@ pub enum StepCommand {
 }
 
 /// Returns `<job_dir>/exit_status` for the batch step, `<job_dir>/<step>.exit` for the others.
-pub fn exit_path(job_dir: &Path, step: StepId) -> PathBuf {
+pub(crate) fn exit_path(job_dir: &Path, step: StepId) -> PathBuf {
     match step {
         StepId::Batch => job_dir.join("exit_status"),
         StepId::Interactive | StepId::Num(_) => job_dir.join(format!("{step}.exit")),
@@ -291,6 +291,6 @@ pub fn exit_path(job_dir: &Path, step: StepId) -> PathBuf {
 
 /// Returns `<step>.<run>.sock`, the name of the step's socket in the job directory. It exists from
 /// before the first task starts until the exit record is in place.
-pub fn socket_name(step: StepId, run: u32) -> String {
+pub(crate) fn socket_name(step: StepId, run: u32) -> String {
     format!("{step}.{run}.sock")
 }

@@ -5,9 +5,9 @@ use super::adopt::{self, Adoption};
 use super::launch_spec::{SignalScope, StepEvent, TaskSpec};
 use super::{LaunchSpec, Launcher, StepCommand, StepHandle};
 use super::{job_dirs, job_files, launch_lock, launcher};
-use crate::model::{ExitCode, ExitRecord, Job, JobId, StepId, StepKey, Timestamp};
-use crate::protocol::request::Stream;
-use crate::sys::limits;
+use slotd_model::{ExitCode, ExitRecord, Job, JobId, StepId, StepKey, Timestamp};
+use slotd_protocol::request::Stream;
+use slotd_sys::limits;
 use std::fs;
 use std::io::{Read, Write};
 use std::os::fd::OwnedFd;
@@ -165,7 +165,7 @@ async fn line_in(path: &Path) -> String {
 /// still holds its files.
 fn is_alive(pid: i32) -> bool {
     let threads = || fs::read_dir(format!("/proc/{pid}/task")).map_or(0, Iterator::count);
-    crate::sys::proc::stat(pid).is_some_and(|s| s.state != b'Z' || threads() > 1)
+    slotd_sys::proc::stat(pid).is_some_and(|s| s.state != b'Z' || threads() > 1)
 }
 
 /// Waits until this process has exited.
@@ -520,7 +520,7 @@ async fn a_suspended_step_is_stopped_until_it_is_resumed() {
     let Some(StepEvent::Usage(usage)) = next(&mut handle).await else { panic!("no usage") };
     assert!(usage.pids.contains(&tasks[0]) && usage.rss_kb > 0);
     let stopped = async {
-        while crate::sys::proc::stat(tasks[0]).unwrap().state != b'T' {
+        while slotd_sys::proc::stat(tasks[0]).unwrap().state != b'T' {
             tokio::task::yield_now().await;
         }
     };
@@ -703,7 +703,7 @@ async fn a_step_that_was_never_launched_is_distinguished_from_a_lost_one() {
     let mut handle = lab.launch(&spec);
     let (watcher, _) = start_of(&mut handle).await;
     let left: i32 = line_in(&lab.path("left")).await.trim().parse().unwrap();
-    assert!(crate::sys::proc::kill(watcher, libc::SIGKILL));
+    assert!(slotd_sys::proc::kill(watcher, libc::SIGKILL));
     while let Some(event) = next(&mut handle).await {
         assert!(!matches!(event, StepEvent::Ended(_)), "{event:?}");
     }
@@ -732,7 +732,7 @@ async fn a_killed_launcher_is_replaced_and_its_steps_keep_running() {
     let mut before = lab.launch(&spec);
     line_in(&lab.path("ready")).await;
     let old = lab.launcher.pid();
-    assert!(crate::sys::proc::kill(old as i32, libc::SIGKILL));
+    assert!(slotd_sys::proc::kill(old as i32, libc::SIGKILL));
     gone(old as i32).await;
     let mut after = lab.launch(&LaunchSpec {
         step: StepKey { job: JobId(7), step: StepId::Num(1) },
@@ -856,7 +856,7 @@ async fn a_watcher_runs_several_steps_and_counts_each_separately() {
     assert!(reused.2.starts_with("0022\n"), "{reused:?}");
     assert_eq!(reused.0, watcher);
     // A new watcher must give the same result.
-    assert!(crate::sys::proc::kill(watcher, libc::SIGKILL));
+    assert!(slotd_sys::proc::kill(watcher, libc::SIGKILL));
     gone(watcher).await;
     let new = while_it_runs(&lab, &LaunchSpec { run: 1, ..spec }).await;
     assert_ne!(new.0, watcher);
@@ -914,7 +914,7 @@ async fn a_watcher_of_a_large_launch_and_a_killed_one_run_no_other_step() {
         let (watcher, record) = watched(&lab, &numbered(&lab, number, &["true"])).await;
         assert_eq!(record.exit, ExitCode::OK);
         assert!(!watchers.contains(&watcher), "{watcher} of {watchers:?}");
-        assert!(crate::sys::proc::kill(watcher, libc::SIGKILL));
+        assert!(slotd_sys::proc::kill(watcher, libc::SIGKILL));
         gone(watcher).await;
         watchers.push(watcher);
     }
@@ -946,9 +946,9 @@ async fn idle_watchers_end_with_their_daemon_and_the_next_one_waits_for_them() {
     let lab = lab();
     let (watcher, _) = watched(&lab, &numbered(&lab, 0, &["true"])).await;
     let root = lab.dir.path().to_owned();
-    assert!(crate::sys::proc::kill(lab.launcher.pid() as i32, libc::SIGKILL));
+    assert!(slotd_sys::proc::kill(lab.launcher.pid() as i32, libc::SIGKILL));
     let lock = launch_lock::path(&root);
-    let waits = crate::sys::lock::take_within(&lock, Duration::from_millis(50)).unwrap_err();
+    let waits = slotd_sys::lock::take_within(&lock, Duration::from_millis(50)).unwrap_err();
     assert_eq!(waits.kind(), std::io::ErrorKind::TimedOut);
     drop(lab.launcher);
     tokio::task::spawn_blocking(move || adopt::await_launches(&root)).await.unwrap().unwrap();
@@ -981,8 +981,8 @@ async fn a_watchers_socket_is_reused_and_that_of_a_dead_one_is_deleted() {
     gone(seen[0].0).await;
     assert_eq!(idle(), 0);
     let (watcher, _) = watched(&lab, &numbered(&lab, 2, &["true"])).await;
-    assert!(crate::sys::proc::kill(watcher, libc::SIGKILL));
-    assert!(crate::sys::proc::kill(lab.launcher.pid() as i32, libc::SIGKILL));
+    assert!(slotd_sys::proc::kill(watcher, libc::SIGKILL));
+    assert!(slotd_sys::proc::kill(lab.launcher.pid() as i32, libc::SIGKILL));
     gone(watcher).await;
     assert_eq!(idle(), 1);
     adopt::await_launches(lab.dir.path()).unwrap();

@@ -24,19 +24,19 @@
 //! confines every failure to its step. Three hundred simultaneous launches took 0.8 ms each, no
 //! more than the scripts alone in sequence.
 
-use crate::exec::error::{LaunchError, LaunchFault};
-use crate::exec::idle_watchers::IdleWatchers;
-use crate::exec::launch_spec::{LaunchSpec, StepEvent};
-use crate::exec::peer::{Peer, flush, queue_event};
-use crate::exec::step_handle::{self, Identity, Opening, StepHandle};
-use crate::exec::{launch_lock, stopped, watcher, wire};
-use crate::model::ExitRecord;
-use crate::model::node::HostFault;
-use crate::sys::{break_point, clock, lock, socket};
+use crate::error::{LaunchError, LaunchFault};
+use crate::idle_watchers::IdleWatchers;
+use crate::launch_spec::{LaunchSpec, StepEvent};
+use crate::peer::{Peer, flush, queue_event};
+use crate::step_handle::{self, Identity, Opening, StepHandle};
+use crate::{launch_lock, stopped, watcher, wire};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::signal::{SigHandler, Signal, signal};
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, socketpair};
 use nix::unistd::{ForkResult, fork};
+use slotd_model::ExitRecord;
+use slotd_model::node::HostFault;
+use slotd_sys::{break_point, clock, lock, socket};
 use std::io::{self, Write as _};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;

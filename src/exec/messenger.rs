@@ -2,8 +2,8 @@
 //! that sends mail or posts events. This saves the daemon memory and threads, and a slow host does
 //! not delay it.
 
-use crate::model::notice::Notice;
 use serde::{Deserialize, Serialize};
+use slotd_model::notice::Notice;
 use std::path::PathBuf;
 use std::time::Duration;
 

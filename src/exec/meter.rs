@@ -17,12 +17,12 @@ mod unwaited;
 pub(super) use over_time::OverTime;
 pub(super) use pace::{Activity, Pace};
 
-use crate::exec::launch_spec::StepUsage;
-use crate::model::tres::{Spread, TaskUsage, Usage};
-use crate::sys::proc::{self, CpuTime, DeadChildrenIo, Io, Stat};
-use crate::sys::system;
+use crate::launch_spec::StepUsage;
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::{TimeVal, TimeValLike};
+use slotd_model::tres::{Spread, TaskUsage, Usage};
+use slotd_sys::proc::{self, CpuTime, DeadChildrenIo, Io, Stat};
+use slotd_sys::system;
 use std::collections::HashMap;
 use unwaited::{Seen, Unwaited};
 

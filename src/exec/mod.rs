@@ -4,6 +4,13 @@
 //! the tasks, outlives the daemon and records how the tasks ended. A new daemon finds the watchers
 //! through `adopt`. This module does not decide when something runs and does not use the database.
 
+// A bug in the handling of one request must not end the daemon, which owns the queue.
+#![cfg_attr(
+    not(test),
+    warn(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::unreachable)
+)]
+#![warn(unreachable_pub)]
+
 pub mod adopt;
 pub mod affinity;
 pub mod cgroup;

@@ -1,13 +1,13 @@
 //! A peer on a watcher's socket, daemon or client. It may disappear at any time, and the watcher
 //! must never wait for it. The client uses this type for its own end, too.
 
-use crate::exec::launch_spec::StepEvent;
-use crate::exec::wire;
-use crate::protocol::frame::Decoder;
-use crate::sys::socket;
+use crate::launch_spec::StepEvent;
+use crate::wire;
 use nix::poll::{PollFd, PollFlags, PollTimeout};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use slotd_protocol::frame::Decoder;
+use slotd_sys::socket;
 use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;

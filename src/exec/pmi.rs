@@ -6,8 +6,8 @@
 
 mod table;
 
-use crate::exec::launch_spec::LaunchSpec;
-use crate::sys::socket;
+use crate::launch_spec::LaunchSpec;
+use slotd_sys::socket;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;

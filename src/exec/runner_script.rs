@@ -3,9 +3,9 @@
 //! Does no I/O. slotd never runs this file: the watcher starts the tasks itself, and tests check
 //! that both do the same.
 
-use crate::exec::launch_spec::{LaunchSpec, TaskSpec};
-use crate::exec::task;
-use crate::protocol::request::Stream;
+use crate::launch_spec::{LaunchSpec, TaskSpec};
+use crate::task;
+use slotd_protocol::request::Stream;
 use std::path::Path;
 
 /// Returns the script. Descriptors passed by a client become the script's own.
@@ -137,7 +137,7 @@ fn truncated(spec: &LaunchSpec) -> Vec<&Path> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::{JobId, StepId, StepKey};
+    use slotd_model::{JobId, StepId, StepKey};
 
     fn file(path: &str, append: bool) -> Stream {
         Stream::File { path: path.into(), append }

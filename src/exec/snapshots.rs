@@ -9,15 +9,15 @@
 //! everything is opened beneath its top directory and created beneath that of the copy, without
 //! following links: a name behind a link is skipped, and the link itself is copied.
 
-use crate::exec::job_dirs;
-use crate::model::source::{Snapshot, Source, Taken, WorkTree};
-use crate::sys::beneath::{self, Dir};
-use crate::sys::git::{Asking, Git, GitError, MOST_DIFF, MOST_NESTED};
-use crate::sys::paths::Paths;
-use crate::sys::work_tree::Repository;
-use crate::sys::{clock, extents, root_dirs};
+use crate::job_dirs;
 use nix::sys::stat::futimens;
 use nix::sys::time::TimeSpec;
+use slotd_model::source::{Snapshot, Source, Taken, WorkTree};
+use slotd_sys::beneath::{self, Dir};
+use slotd_sys::git::{Asking, Git, GitError, MOST_DIFF, MOST_NESTED};
+use slotd_sys::paths::Paths;
+use slotd_sys::work_tree::Repository;
+use slotd_sys::{clock, extents, root_dirs};
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::fs::{self, DirBuilder, File, Metadata, Permissions};

@@ -4,11 +4,11 @@
 //! Dropping both halves only closes the connection. The step keeps running, and `adopt::inspect`
 //! finds it again.
 
-use crate::exec::idle_watchers::IdleWatchers;
-use crate::exec::launch_spec::{StepCommand, StepEvent};
-use crate::exec::{job_files, wire};
-use crate::model::StepId;
-use crate::sys::socket;
+use crate::idle_watchers::IdleWatchers;
+use crate::launch_spec::{StepCommand, StepEvent};
+use crate::{job_files, wire};
+use slotd_model::StepId;
+use slotd_sys::socket;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::path::PathBuf;

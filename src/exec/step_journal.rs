@@ -5,11 +5,11 @@
 //! One entry per line, appended and never changed. The last line may be torn if its writer was
 //! killed.
 
-use crate::model::{End, ExitCode, JobId, JobState, Step, StepId, Timestamp, tres::Usage};
-use crate::sys::files::{self, MOST_RECORD};
 use nix::errno::Errno;
 use nix::fcntl::{FallocateFlags, fallocate};
 use serde::{Deserialize, Serialize};
+use slotd_model::{End, ExitCode, JobId, JobState, Step, StepId, Timestamp, tres::Usage};
+use slotd_sys::files::{self, MOST_RECORD};
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, Write};
@@ -335,7 +335,7 @@ pub fn unended(entries: &[Entry]) -> Vec<Step> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::tres::Allocation;
+    use slotd_model::tres::Allocation;
 
     fn step(number: u32, name: &str) -> Step {
         Step {

@@ -10,21 +10,21 @@
 //!  (launcher)                ◄──facts──
 //! ```
 
-use crate::exec::job_files::Files;
-use crate::exec::launch_spec::{LaunchSpec, TaskSpec};
-use crate::exec::meter::own_peak_kb;
-use crate::exec::task::{self, ForkContext};
-use crate::exec::wire;
-use crate::model::tres::Usage;
-use crate::model::{ExitCode, Timestamp};
-use crate::protocol::frame::Decoder;
-use crate::sys::{clock, proc, socket};
+use crate::job_files::Files;
+use crate::launch_spec::{LaunchSpec, TaskSpec};
+use crate::meter::own_peak_kb;
+use crate::task::{self, ForkContext};
+use crate::wire;
 use nix::fcntl::OFlag;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::prctl;
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use serde::{Deserialize, Serialize};
+use slotd_model::tres::Usage;
+use slotd_model::{ExitCode, Timestamp};
+use slotd_protocol::frame::Decoder;
+use slotd_sys::{clock, proc, socket};
 use std::collections::HashMap;
 use std::fs::File;
 use std::io::{self, Read};

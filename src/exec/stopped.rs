@@ -2,16 +2,16 @@
 //!
 //! A stopped watcher carries out no commands: without SIGCONT, its step would never end.
 
-use crate::exec::launcher::LAUNCHER_ARG;
-use crate::sys::paths::is_root_of;
-use crate::sys::proc;
+use crate::launcher::LAUNCHER_ARG;
+use slotd_sys::paths::is_root_of;
+use slotd_sys::proc;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 /// Sends SIGCONT to all stopped launchers and watchers of this root, and returns their number.
 /// Reads the state of every process of the machine.
-pub fn resume(root: &Path) -> usize {
+pub(crate) fn resume(root: &Path) -> usize {
     let is_stopped = |pid: &i32| proc::stat(*pid).is_some_and(|stat| stat.state == b'T');
     // A watcher is forked by a launcher and keeps its command line.
     let is_ours = |pid: &i32| {

@@ -1,18 +1,18 @@
 //! Starts a task: its environment, and everything between fork and exec.
 
-use crate::exec::affinity;
-use crate::exec::environment::pmi_variables;
-use crate::exec::job_files::{self, Opened, Streams};
-use crate::exec::launch_spec::{LaunchSpec, TaskSpec};
-use crate::exec::{LaunchError, LaunchFault};
-use crate::model::node::HostFault;
-use crate::model::rlimits::Rlimit;
-use crate::sys::fork::{Memory, fork_into};
+use crate::affinity;
+use crate::environment::pmi_variables;
+use crate::job_files::{self, Opened, Streams};
+use crate::launch_spec::{LaunchSpec, TaskSpec};
+use crate::{LaunchError, LaunchFault};
 use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, FdFlag, fcntl};
 use nix::sys::prctl::set_pdeathsig;
 use nix::sys::signal::{SigHandler, SigSet, SigmaskHow, Signal, sigprocmask};
 use nix::unistd::{AccessFlags, Pid, access, dup2_stderr, dup2_stdin, dup2_stdout, setpgid};
+use slotd_model::node::HostFault;
+use slotd_model::rlimits::Rlimit;
+use slotd_sys::fork::{Memory, fork_into};
 use std::collections::HashMap;
 use std::ffi::{CString, OsStr};
 use std::fs::{self, OpenOptions};

@@ -21,24 +21,24 @@ mod commands;
 mod ending;
 mod starting;
 
-use crate::exec::cgroup::StepCgroup;
-use crate::exec::job_files;
-use crate::exec::launch_spec::{LaunchSpec, StepCommand, StepEvent, socket_name};
-use crate::exec::meter::{Meter, OverTime, Pace};
-use crate::exec::peer::{Peer, flush, poll, queue_event, send_last};
-use crate::exec::{LaunchError, LaunchFault, job_dirs, launch_lock, pmi, task, wire};
-use crate::model::node::HostFault;
-use crate::model::rlimits::Rlimit;
-use crate::model::{ExitCode, ExitRecord, StepId, Timestamp};
-use crate::protocol::frame::Decoder;
-use crate::sys::clock::{self, now};
-use crate::sys::proc::{self, DeadChildrenIo};
-use crate::sys::{break_point, limits, socket};
+use crate::cgroup::StepCgroup;
+use crate::job_files;
+use crate::launch_spec::{LaunchSpec, StepCommand, StepEvent, socket_name};
+use crate::meter::{Meter, OverTime, Pace};
+use crate::peer::{Peer, flush, poll, queue_event, send_last};
+use crate::{LaunchError, LaunchFault, job_dirs, launch_lock, pmi, task, wire};
 use commands::signal_all;
 use nix::poll::{PollFd, PollFlags};
 use nix::sys::prctl::set_name;
 use nix::sys::signal::{SigSet, SigmaskHow, Signal, sigprocmask};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
+use slotd_model::node::HostFault;
+use slotd_model::rlimits::Rlimit;
+use slotd_model::{ExitCode, ExitRecord, StepId, Timestamp};
+use slotd_protocol::frame::Decoder;
+use slotd_sys::clock::{self, now};
+use slotd_sys::proc::{self, DeadChildrenIo};
+use slotd_sys::{break_point, limits, socket};
 use std::ffi::CStr;
 use std::fs::File;
 use std::io;
@@ -673,7 +673,7 @@ impl Watcher {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sys::lock;
+    use slotd_sys::lock;
     use std::io::Write;
 
     #[test]

@@ -4,10 +4,10 @@
 //! A launch consists of three frames: the JSON of the `LaunchSpec`, the script, and the
 //! environment. Its descriptors are sent with its first bytes (`sys::socket`).
 
-use crate::exec::launch_spec::LaunchSpec;
-use crate::protocol::frame::{Decoder, Frame, Header};
+use crate::launch_spec::LaunchSpec;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use slotd_protocol::frame::{Decoder, Frame, Header};
 use std::io;
 
 /// Returns a decoder for incoming messages.
@@ -23,7 +23,7 @@ pub fn encode<T: Serialize>(message: &T) -> io::Result<Vec<u8>> {
 }
 
 /// Encodes a launch as three frames.
-pub fn encode_launch(spec: &LaunchSpec) -> io::Result<Vec<u8>> {
+pub(crate) fn encode_launch(spec: &LaunchSpec) -> io::Result<Vec<u8>> {
     let script = spec.script.as_deref();
     let mut out = Vec::with_capacity(1024 + spec.env.len() + script.map_or(0, <[u8]>::len));
     Frame::push_bare(&mut out, &serde_json::to_vec(spec)?)?;
@@ -60,7 +60,7 @@ pub fn next_message<T: DeserializeOwned>(decoder: &mut Decoder) -> io::Result<Op
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::exec::launch_spec::{StepCommand, StepEvent};
+    use crate::launch_spec::{StepCommand, StepEvent};
 
     fn roundtrip(spec: &LaunchSpec) -> LaunchSpec {
         let mut decoder = decoder();

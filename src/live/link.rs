@@ -4,12 +4,12 @@
 //! jobs on the screen.
 
 use super::picture::{Picture, named};
-use crate::model::changed::Changed;
-use crate::model::query::JobQuery;
-use crate::model::view::{JobList, JobView};
-use crate::model::{JobId, JobRef, JobState, Timestamp};
-use crate::protocol::answer::Answer;
-use crate::protocol::request::{Request, UsageAsk};
+use slotd_model::changed::Changed;
+use slotd_model::query::JobQuery;
+use slotd_model::view::{JobList, JobView};
+use slotd_model::{JobId, JobRef, JobState, Timestamp};
+use slotd_protocol::answer::Answer;
+use slotd_protocol::request::{Request, UsageAsk};
 use std::collections::BTreeSet;
 
 /// Maximum number of jobs in one request for details.

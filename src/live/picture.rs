@@ -2,11 +2,11 @@
 //! screen.
 
 use super::sorted::Sorted;
-use crate::model::host_use::HostSpan;
-use crate::model::series::StepSeries;
-use crate::model::tres::Usage;
-use crate::model::view::{JobList, JobView, NodeView};
-use crate::model::{Job, JobId, JobRef, JobState, Progress, Reason, StepId, Timestamp};
+use slotd_model::host_use::HostSpan;
+use slotd_model::series::StepSeries;
+use slotd_model::tres::Usage;
+use slotd_model::view::{JobList, JobView, NodeView};
+use slotd_model::{Job, JobId, JobRef, JobState, Progress, Reason, StepId, Timestamp};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// Maximum number of ended records to keep. The daemon still answers queries for the others.

@@ -1,6 +1,6 @@
 //! Whether a batch job with several tasks runs its script once, or one process per task.
 
-use crate::model::request::{JobKind, JobRequest};
+use crate::request::{JobKind, JobRequest};
 use serde::{Deserialize, Serialize};
 
 /// How to launch a batch job that has several tasks (`SLOTD_BATCH_TASKS`).

@@ -6,7 +6,7 @@ use std::fmt;
 
 /// The value of `--cpu-bind`.
 ///
-/// Stored as text: the printed form, which `parse::cpu_bind` parses back.
+/// Stored as text: the printed form, which `read::cpu_bind` parses back.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub enum CpuBind {
@@ -151,7 +151,7 @@ const MAX_MASKS: usize = 64 << 10;
 /// Maximum number of list elements to write out. Longer lists keep the `value*times` form.
 const MAX_EXPANDED: u64 = 4096;
 
-/// Prints the form that `parse::cpu_bind` parses back to the same binding.
+/// Prints the form that `read::cpu_bind` parses back to the same binding.
 impl fmt::Display for CpuBind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -220,7 +220,7 @@ impl From<CpuBind> for String {
 
 /// The value of `--gpu-bind`: how to distribute the GPUs of a step among its tasks.
 ///
-/// Index 0 is the first GPU of the step. Stored as text: the printed form, which `parse::gpu_bind`
+/// Index 0 is the first GPU of the step. Stored as text: the printed form, which `read::gpu_bind`
 /// parses back.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
@@ -279,7 +279,7 @@ impl GpuBind {
     }
 }
 
-/// Prints the form that `parse::gpu_bind` parses back to the same binding.
+/// Prints the form that `read::gpu_bind` parses back to the same binding.
 impl fmt::Display for GpuBind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let list = |items: Vec<String>| items.join(",");

@@ -1,11 +1,11 @@
 //! Jobs in listings: the values that the usual columns show, and nothing else. A full record is
 //! several times as large, and a queue may be long.
 
-use crate::model::request::JobKind;
-use crate::model::run::RunState;
-use crate::model::tres::Allocation;
-use crate::model::view::JobView;
-use crate::model::{ArrayRole, Job, JobId, JobRequest, JobState, Reason, Timestamp, Tres};
+use crate::request::JobKind;
+use crate::run::RunState;
+use crate::tres::Allocation;
+use crate::view::JobView;
+use crate::{ArrayRole, Job, JobId, JobRequest, JobState, Reason, Timestamp, Tres};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::sync::Arc;
 

@@ -3,10 +3,10 @@
 //! One decision produces a few of them. They are committed together before the decision takes any
 //! other effect.
 
-use crate::model::memo::{MemoBody, MemoKey};
-use crate::model::notice::Notice;
-use crate::model::run::Run;
-use crate::model::{Job, JobId, Step, StepId};
+use crate::memo::{MemoBody, MemoKey};
+use crate::notice::Notice;
+use crate::run::Run;
+use crate::{Job, JobId, Step, StepId};
 
 /// One change to the database.
 #[derive(Debug, Clone)]

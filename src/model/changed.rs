@@ -1,7 +1,7 @@
 //! Changes since a client's last update, sent to clients that mirror the queue.
 
-use crate::model::change::Change;
-use crate::model::{JobId, is_default};
+use crate::change::Change;
+use crate::{JobId, is_default};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 
@@ -80,7 +80,7 @@ impl Changed {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::{Job, StepId};
+    use crate::{Job, StepId};
 
     fn update(id: u32) -> Change {
         Change::Update(Box::new(Job { id: JobId(id), ..Job::default() }))

@@ -5,7 +5,7 @@ use std::fmt;
 
 /// An expression over feature names.
 ///
-/// Stored as text: the printed form, which `parse::constraint` parses back.
+/// Stored as text: the printed form, which `read::constraint` parses back.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub enum Constraint {
@@ -49,7 +49,7 @@ impl Constraint {
     }
 }
 
-/// Prints the form that `parse::constraint` parses back to the same expression.
+/// Prints the form that `read::constraint` parses back to the same expression.
 impl fmt::Display for Constraint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let joined = |f: &mut fmt::Formatter<'_>, parts: &[Constraint], joint: &str| {

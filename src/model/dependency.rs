@@ -1,6 +1,6 @@
 //! Dependencies on other jobs.
 
-use crate::model::{JobId, JobRef};
+use crate::{JobId, JobRef};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 

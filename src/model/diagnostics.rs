@@ -1,6 +1,6 @@
 //! The daemon's counters and timings: the answer to sdiag.
 
-use crate::model::{StoreTrouble, Timestamp};
+use crate::{StoreTrouble, Timestamp};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 

@@ -1,8 +1,8 @@
 //! How a process, a step or a job ended.
 
-use crate::model::node::HostFault;
-use crate::model::tres::Usage;
-use crate::model::{ClockBase, StepId, Timestamp, counted, is_default};
+use crate::node::HostFault;
+use crate::tres::Usage;
+use crate::{ClockBase, StepId, Timestamp, counted, is_default};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 

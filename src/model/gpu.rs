@@ -1,6 +1,6 @@
 //! GPUs of the host, and the share of a GPU that a job may use.
 
-use crate::model::{JobId, Tres, is_default};
+use crate::{JobId, Tres, is_default};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 

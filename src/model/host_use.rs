@@ -5,7 +5,7 @@
 //! resolution are merged, even across a pause. The merged span is then longer than its sampled
 //! time.
 
-use crate::model::{Timestamp, is_default};
+use crate::{Timestamp, is_default};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 

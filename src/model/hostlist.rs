@@ -5,7 +5,7 @@ use std::fmt;
 
 /// Host names in the order given, duplicates included (sbatch man page, `--nodelist`).
 ///
-/// Stored as text: the printed form, which `parse::hostlist` parses back.
+/// Stored as text: the printed form, which `read::hosts` parses back.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct HostList {

@@ -1,6 +1,6 @@
 //! Job and step IDs.
 
-use crate::model::array::TaskSet;
+use crate::array::TaskSet;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 

@@ -1,9 +1,9 @@
 //! Job records.
 
-use crate::model::array::TaskSet;
-use crate::model::request::JobKind;
-use crate::model::run::RunState;
-use crate::model::{
+use crate::array::TaskSet;
+use crate::request::JobKind;
+use crate::run::RunState;
+use crate::{
     BootId, ClockBase, JobId, JobRequest, JobState, Step, StepId, Timestamp, Tres, is_default,
 };
 use serde::{Deserialize, Serialize};
@@ -279,11 +279,14 @@ mod arc {
     use serde::{Deserialize, Deserializer, Serialize, Serializer};
     use std::sync::Arc;
 
-    pub fn serialize<T: Serialize, S: Serializer>(value: &Arc<T>, s: S) -> Result<S::Ok, S::Error> {
+    pub(crate) fn serialize<T: Serialize, S: Serializer>(
+        value: &Arc<T>,
+        s: S,
+    ) -> Result<S::Ok, S::Error> {
         T::serialize(value, s)
     }
 
-    pub fn deserialize<'de, T: Deserialize<'de>, D: Deserializer<'de>>(
+    pub(crate) fn deserialize<'de, T: Deserialize<'de>, D: Deserializer<'de>>(
         d: D,
     ) -> Result<Arc<T>, D::Error> {
         T::deserialize(d).map(Arc::new)

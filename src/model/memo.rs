@@ -1,8 +1,8 @@
 //! State that survives a restart of the daemon, so that each notification is sent once and with the
 //! right figures.
 
-use crate::model::notice::Counts;
-use crate::model::{ExitCode, JobId, Reason, Timestamp, is_default};
+use crate::notice::Counts;
+use crate::{ExitCode, JobId, Reason, Timestamp, is_default};
 use serde::{Deserialize, Serialize};
 
 /// The subject of a memo. Each subject has at most one.
@@ -132,7 +132,7 @@ impl MemoKey {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::End;
+    use crate::End;
 
     #[test]
     fn merged_tallies_add_up() {

@@ -3,6 +3,13 @@
 //! Pure data: no files, processes, sockets, environment variables or clocks. Every other layer may
 //! use it; it uses none of them.
 
+// A bug in the handling of one request must not end the daemon, which owns the queue.
+#![cfg_attr(
+    not(test),
+    warn(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::unreachable)
+)]
+#![warn(unreachable_pub)]
+
 pub mod array;
 pub mod batch_tasks;
 pub mod binding;
@@ -29,6 +36,7 @@ pub mod partition;
 pub mod placement;
 pub mod progress;
 pub mod query;
+pub mod read;
 pub mod reason;
 pub mod refusal;
 pub mod request;
@@ -40,7 +48,7 @@ pub mod source;
 pub mod state;
 pub mod step;
 pub mod step_request;
-pub mod store_fault;
+mod store_fault;
 pub mod time;
 pub mod topology;
 pub mod tres;
@@ -66,6 +74,12 @@ pub use step_request::StepRequest;
 pub use store_fault::{StoreFault, StoreTrouble};
 pub use time::{BootId, ClockBase, Moment, Timestamp};
 pub use tres::Tres;
+
+/// The cluster name that Slurm's tools show.
+pub const CLUSTER: &str = "slotd";
+
+/// The version of Slurm whose command lines and output slotd imitates.
+pub const SLURM_VERSION: &str = "22.05.8";
 
 /// For serde's `skip_serializing_if`.
 fn is_default<T: Default + PartialEq>(value: &T) -> bool {

@@ -1,6 +1,6 @@
 //! Drained nodes and parts of nodes, and the reasons that sinfo and scontrol show.
 
-use crate::model::{StepKey, Timestamp};
+use crate::{StepKey, Timestamp};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::fmt;

@@ -1,8 +1,8 @@
 //! Notifications about the queue: events, channels and recipients.
 
-use crate::model::mail::MailKind;
-use crate::model::memo::{NamedJob, Tally};
-use crate::model::{End, ExitCode, Job, JobId, JobState, Reason, Timestamp, Tres, is_default};
+use crate::mail::MailKind;
+use crate::memo::{NamedJob, Tally};
+use crate::{End, ExitCode, Job, JobId, JobState, Reason, Timestamp, Tres, is_default};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;

@@ -1,9 +1,9 @@
 //! The host and its partitions, which are views of the host.
 
-use crate::model::gpu::{Gpu, GpuShare};
-use crate::model::node::NodeParts;
-use crate::model::topology::{Place, Topology};
-use crate::model::{Constraint, Refusal, Tres, is_default};
+use crate::gpu::{Gpu, GpuShare};
+use crate::node::NodeParts;
+use crate::topology::{Place, Topology};
+use crate::{Constraint, Refusal, Tres, is_default};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;

@@ -1,6 +1,6 @@
 //! Placement of tasks on cores, sockets and memory, apart from `--cpu-bind`.
 
-use crate::model::binding::{Repeated, print_mask};
+use crate::binding::{Repeated, print_mask};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -38,7 +38,7 @@ impl Placement {
     }
 }
 
-/// The value of `-m/--distribution`. Stored as text: the printed form, which `parse::distribution`
+/// The value of `-m/--distribution`. Stored as text: the printed form, which `read::distribution`
 /// parses back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
@@ -84,7 +84,7 @@ impl fmt::Display for Dealing {
     }
 }
 
-/// Prints the form that `parse::distribution` parses back to the same value.
+/// Prints the form that `read::distribution` parses back to the same value.
 impl fmt::Display for Distribution {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.nodes {
@@ -142,7 +142,7 @@ impl fmt::Display for Hint {
     }
 }
 
-/// The value of `--mem-bind`. Stored as text: the printed form, which `parse::mem_bind` parses
+/// The value of `--mem-bind`. Stored as text: the printed form, which `read::mem_bind` parses
 /// back.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
@@ -211,7 +211,7 @@ impl MemBind {
     }
 }
 
-/// Prints the form that `parse::mem_bind` parses back to the same value.
+/// Prints the form that `read::mem_bind` parses back to the same value.
 impl fmt::Display for MemBind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (kind, list) = self.nodes.parts();

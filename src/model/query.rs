@@ -1,10 +1,8 @@
 //! Job queries and the rules that select matching jobs. squeue, scancel, sacct and the other
 //! commands share them.
 
-use crate::model::array::TaskSet;
-use crate::model::{
-    ArrayRole, Job, JobId, JobRef, JobRequest, JobState, Reason, Timestamp, is_default,
-};
+use crate::array::TaskSet;
+use crate::{ArrayRole, Job, JobId, JobRef, JobRequest, JobState, Reason, Timestamp, is_default};
 use serde::{Deserialize, Serialize};
 
 /// A selection of jobs, and of the data to return for each. An empty list or `None` does not
@@ -90,8 +88,8 @@ pub struct JobQuery {
     /// Leave out steps, since a job may have thousands.
     #[serde(skip_serializing_if = "is_default")]
     pub without_steps: bool,
-    /// Send only the fields of [`crate::model::brief::BriefJob`], or from accounting those of
-    /// [`crate::model::view::JobView::outline`]: a long listing shows little of each job.
+    /// Send only the fields of [`crate::brief::BriefJob`], or from accounting those of
+    /// [`crate::view::JobView::outline`]: a long listing shows little of each job.
     #[serde(skip_serializing_if = "is_default")]
     pub brief: bool,
 }
@@ -284,10 +282,10 @@ fn share_a_task(a: &TaskSet, b: &TaskSet) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::End;
-    use crate::model::JobRequest;
-    use crate::model::array::TaskRange;
-    use crate::model::run::RunState;
+    use crate::End;
+    use crate::JobRequest;
+    use crate::array::TaskRange;
+    use crate::run::RunState;
     use std::sync::Arc;
 
     /// A job submitted at 10, with the given start and end. `None` is "not yet".

@@ -4,12 +4,12 @@
 //! client never has to parse one to learn what happened. The prefix of the text ("Batch job
 //! submission failed") belongs to the command.
 
-use crate::model::array::ArraySpec;
-use crate::model::dependency::DependencyTerm;
-use crate::model::gpu::GpuShare;
-use crate::model::node::{NodeParts, ranges};
-use crate::model::partition::PartitionState;
-use crate::model::{JobId, JobRef, StepId, StoreFault, Tres, is_default};
+use crate::array::ArraySpec;
+use crate::dependency::DependencyTerm;
+use crate::gpu::GpuShare;
+use crate::node::{NodeParts, ranges};
+use crate::partition::PartitionState;
+use crate::{JobId, JobRef, StepId, StoreFault, Tres, is_default};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::fmt;

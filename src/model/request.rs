@@ -3,17 +3,17 @@
 //! It does not depend on the host. `sched::admit` decides how many CPUs and megabytes it amounts
 //! to.
 
-use crate::model::array::ArraySpec;
-use crate::model::batch_tasks::{BatchTasks, ScriptTasks};
-use crate::model::binding::CpuBind;
-use crate::model::dependency::Dependency;
-use crate::model::gpu::GpuShare;
-use crate::model::is_default;
-use crate::model::placement::Placement;
-use crate::model::rlimits::Rlimits;
-use crate::model::source::{Snapshot, WorkTree};
-use crate::model::time::Timestamp;
-use crate::model::{Constraint, HostList};
+use crate::array::ArraySpec;
+use crate::batch_tasks::{BatchTasks, ScriptTasks};
+use crate::binding::CpuBind;
+use crate::dependency::Dependency;
+use crate::gpu::GpuShare;
+use crate::is_default;
+use crate::placement::Placement;
+use crate::rlimits::Rlimits;
+use crate::source::{Snapshot, WorkTree};
+use crate::time::Timestamp;
+use crate::{Constraint, HostList};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 

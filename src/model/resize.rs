@@ -1,8 +1,8 @@
 //! Size changes of running jobs, as the managers of their steps see them.
 
-use crate::model::node::NodeParts;
-use crate::model::tres::Allocation;
-use crate::model::{JobId, Tres, is_default};
+use crate::node::NodeParts;
+use crate::tres::Allocation;
+use crate::{JobId, Tres, is_default};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 

@@ -1,8 +1,8 @@
 //! The runs of a job. A run lasts from when the job becomes eligible until it ends. A requeued job
 //! has several.
 
-use crate::model::tres::{Allocation, Usage};
-use crate::model::{ClockBase, End, ExitCode, Job, JobState, Reason, Step, Timestamp, is_default};
+use crate::tres::{Allocation, Usage};
+use crate::{ClockBase, End, ExitCode, Job, JobState, Reason, Step, Timestamp, is_default};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 

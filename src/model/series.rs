@@ -5,8 +5,8 @@
 //! shortest total length are merged. Sums, peaks and means are kept, and the resolution stays as
 //! even as the length allows.
 
-use crate::model::host_use::mean;
-use crate::model::{StepId, StepKey, Timestamp, is_default};
+use crate::host_use::mean;
+use crate::{StepId, StepKey, Timestamp, is_default};
 use serde::{Deserialize, Serialize};
 
 /// Maximum number of spans in a series.
@@ -108,7 +108,7 @@ impl Series {
     }
 
     /// Returns the time from the start of the step to the end of the last span.
-    pub fn length_ms(&self) -> u64 {
+    pub(crate) fn length_ms(&self) -> u64 {
         self.spans.iter().fold(0, |sum, span| sum.saturating_add(span.ms))
     }
 
@@ -274,7 +274,7 @@ pub struct Bin {
 /// Combines series into `count` bins between two instants (in ms of any clock). Each series comes
 /// with its start and a flag that says whether the step has all GPUs of the job. The GPU use of
 /// such a step includes that of the other steps.
-pub fn bins<'a>(
+fn bins<'a>(
     series: impl IntoIterator<Item = (i64, bool, &'a Series)>,
     from_ms: i64,
     to_ms: i64,
@@ -522,7 +522,7 @@ mod tests {
     #[test]
     fn a_job_series_spans_all_its_steps() {
         let step = |start: i64, ms| StepSeries {
-            step: StepKey { job: crate::model::JobId(1), step: crate::model::StepId::Batch },
+            step: StepKey { job: crate::JobId(1), step: crate::StepId::Batch },
             start: Timestamp::from_secs(start),
             series: of(&[Span { ms, cpu_us: ms * 1000, ..Span::default() }]),
         };

@@ -1,7 +1,7 @@
 //! The source of a job: the git work tree that it was submitted from, and how the tree differed
 //! from its commit.
 
-use crate::model::Timestamp;
+use crate::Timestamp;
 use serde::{Deserialize, Serialize};
 
 /// The work tree that contains a job's working directory, at submission.

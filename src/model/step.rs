@@ -1,8 +1,8 @@
 //! A launch inside an allocation.
 
-use crate::model::job::ClientProcess;
-use crate::model::tres::{Allocation, Usage};
-use crate::model::{ClockBase, ExitCode, JobState, StepId, Timestamp, is_default};
+use crate::job::ClientProcess;
+use crate::tres::{Allocation, Usage};
+use crate::{ClockBase, ExitCode, JobState, StepId, Timestamp, is_default};
 use serde::{Deserialize, Serialize};
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -32,7 +32,7 @@ pub struct Step {
     /// Time spent in suspensions of the job that have ended, microseconds.
     #[serde(default, skip_serializing_if = "is_default")]
     pub suspended_us: u64,
-    /// See [`RunState::clock`](crate::model::run::RunState::clock).
+    /// See [`RunState::clock`](crate::run::RunState::clock).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub clock: Option<ClockBase>,
     #[serde(default, skip_serializing_if = "is_default")]
@@ -50,7 +50,7 @@ impl Step {
         self.suspended_us = self.suspended_us.saturating_add(u64::try_from(still).unwrap_or(0));
     }
 
-    /// Records the end: see [`RunState::end_at`](crate::model::run::RunState::end_at).
+    /// Records the end: see [`RunState::end_at`](crate::run::RunState::end_at).
     pub fn end_at(&mut self, ended: Timestamp) {
         let end = ended.max(self.start);
         self.stepped_us = self.stepped_us.saturating_add(end.0.saturating_sub(ended.0));
@@ -58,7 +58,7 @@ impl Step {
     }
 
     /// Updates the step with the current clocks: see
-    /// [`RunState::catch_up`](crate::model::run::RunState::catch_up).
+    /// [`RunState::catch_up`](crate::run::RunState::catch_up).
     pub fn catch_up(&mut self, clock: ClockBase) {
         let jump = self.clock.map_or(0, |known| known.jump_to(clock));
         if jump != 0 {

@@ -1,10 +1,10 @@
 //! A step request: what srun asks for inside an allocation.
 
-use crate::model::HostList;
-use crate::model::binding::{CpuBind, GpuBind};
-use crate::model::is_default;
-use crate::model::placement::Placement;
-use crate::model::request::{GpuRequest, JobRequest, MemRequest, NodeCount};
+use crate::HostList;
+use crate::binding::{CpuBind, GpuBind};
+use crate::is_default;
+use crate::placement::Placement;
+use crate::request::{GpuRequest, JobRequest, MemRequest, NodeCount};
 use serde::{Deserialize, Serialize};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash, Serialize, Deserialize)]

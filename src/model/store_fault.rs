@@ -1,7 +1,7 @@
 //! Faults that keep the daemon from writing its database. Commits wait until it can be written
 //! again.
 
-use crate::model::Timestamp;
+use crate::Timestamp;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 

@@ -125,26 +125,13 @@ impl Topology {
 }
 
 #[cfg(test)]
-impl Topology {
-    /// A host numbered like most machines: first the first threads of all cores, then the second
-    /// ones. Each socket is a NUMA node.
-    pub fn uniform(sockets: u32, cores: u32, threads: u32) -> Topology {
-        let all = sockets * cores;
-        let place = |cpu: u32| {
-            let core = cpu % all;
-            Place { cpu, core, socket: core / cores, ldom: core / cores }
-        };
-        Topology::new((0..all * threads).map(place).collect())
-    }
-}
-
-#[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn a_host_is_counted_in_sockets_cores_and_threads() {
-        let host = Topology::uniform(2, 4, 2);
+        let place = |cpu| Place { cpu, core: cpu % 8, socket: cpu % 8 / 4, ldom: cpu % 8 / 4 };
+        let host = Topology::new((0..16).map(place).collect());
         assert_eq!((host.sockets(), host.cores_per_socket(), host.threads_per_core()), (2, 4, 2));
         assert_eq!(host.group([0, 4, 8, 9], Level::Core), [vec![0, 8], vec![4], vec![9]]);
         assert_eq!(host.group([0, 4, 8, 9], Level::Socket), [vec![0, 8, 9], vec![4]]);
@@ -162,7 +149,7 @@ mod tests {
         let none = Topology::default();
         assert_eq!((none.sockets(), none.cores_per_socket(), none.threads_per_core()), (1, 1, 1));
         assert_eq!(
-            Topology::uniform(1, 2, 1).group([0, 1, 2, 3], Level::Socket),
+            Topology::new(vec![none.place(0), none.place(1)]).group([0, 1, 2, 3], Level::Socket),
             [vec![0, 1, 2, 3]]
         );
     }

@@ -1,8 +1,8 @@
 //! Trackable resources: amounts, allocations and usage.
 
-use crate::model::gpu::GpuShare;
-use crate::model::is_default;
-use crate::model::node::NodeParts;
+use crate::gpu::GpuShare;
+use crate::is_default;
+use crate::node::NodeParts;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 

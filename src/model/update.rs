@@ -1,10 +1,10 @@
 //! Updates that `scontrol update job` and `slotd edit` can make: when they are allowed, and their
 //! effect on the request. `commands::changes` parses the user's text.
 
-use crate::model::batch_tasks::ScriptTasks;
-use crate::model::dependency::Dependency;
-use crate::model::request::{GpuRequest, KeptText, MemRequest, Sharing};
-use crate::model::{Constraint, HostList, JobRequest, Refusal, Timestamp};
+use crate::batch_tasks::ScriptTasks;
+use crate::dependency::Dependency;
+use crate::request::{GpuRequest, KeptText, MemRequest, Sharing};
+use crate::{Constraint, HostList, JobRequest, Refusal, Timestamp};
 use serde::{Deserialize, Serialize};
 
 /// One `KEY=VALUE` of `scontrol update`, from the command line to the scheduler.

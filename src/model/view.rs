@@ -3,13 +3,13 @@
 //! `render` turns these into text. A view is self-contained: the only clock it needs is its own
 //! `now`.
 
-use crate::model::brief::BriefJob;
-use crate::model::cpu_use::CpusElsewhere;
-use crate::model::limit::Limit;
-use crate::model::node::{NodeReason, Outage};
-use crate::model::partition::Host;
-use crate::model::why::Blocker;
-use crate::model::{Job, JobId, Partition, Step, Timestamp, Tres, is_default};
+use crate::brief::BriefJob;
+use crate::cpu_use::CpusElsewhere;
+use crate::limit::Limit;
+use crate::node::{NodeReason, Outage};
+use crate::partition::Host;
+use crate::why::Blocker;
+use crate::{Job, JobId, Partition, Step, Timestamp, Tres, is_default};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::ops::{Deref, DerefMut};

@@ -2,8 +2,8 @@
 //!
 //! Times are serialized as whole seconds since 1970, for readers of the JSON output.
 
-use crate::model::partition::PartitionState;
-use crate::model::{JobId, JobState, Reason, Timestamp, Tres, is_default};
+use crate::partition::PartitionState;
+use crate::{JobId, JobState, Reason, Timestamp, Tres, is_default};
 use serde::{Deserialize, Serialize};
 
 /// One thing that keeps a pending job from starting.
@@ -158,27 +158,32 @@ pub enum Standing {
 }
 
 mod secs {
-    use crate::model::Timestamp;
+    use crate::Timestamp;
     use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-    pub fn serialize<S: Serializer>(at: &Timestamp, s: S) -> Result<S::Ok, S::Error> {
+    pub(crate) fn serialize<S: Serializer>(at: &Timestamp, s: S) -> Result<S::Ok, S::Error> {
         at.as_secs().serialize(s)
     }
 
-    pub fn deserialize<'de, D: Deserializer<'de>>(d: D) -> Result<Timestamp, D::Error> {
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(d: D) -> Result<Timestamp, D::Error> {
         i64::deserialize(d).map(Timestamp::from_secs)
     }
 }
 
 mod maybe_secs {
-    use crate::model::Timestamp;
+    use crate::Timestamp;
     use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-    pub fn serialize<S: Serializer>(at: &Option<Timestamp>, s: S) -> Result<S::Ok, S::Error> {
+    pub(crate) fn serialize<S: Serializer>(
+        at: &Option<Timestamp>,
+        s: S,
+    ) -> Result<S::Ok, S::Error> {
         at.map(Timestamp::as_secs).serialize(s)
     }
 
-    pub fn deserialize<'de, D: Deserializer<'de>>(d: D) -> Result<Option<Timestamp>, D::Error> {
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(
+        d: D,
+    ) -> Result<Option<Timestamp>, D::Error> {
         Ok(Option::<i64>::deserialize(d)?.map(Timestamp::from_secs))
     }
 }

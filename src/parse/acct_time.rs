@@ -1,10 +1,10 @@
 //! The time window of an accounting query: `sacct -S`, `sacct -E` (sacct man page).
 
-use crate::model::Timestamp;
-use crate::parse::error::{SpecError, shown};
-use crate::parse::moment::{self, Toward};
-use crate::parse::suggest;
+use crate::error::{SpecError, shown};
+use crate::moment::{self, Toward};
+use crate::suggest;
 use jiff::tz::TimeZone;
+use slotd_model::Timestamp;
 
 /// Parses one end of a time window: `now`, `now-3600`, `now-2days`, `today`, `midnight`, `noon`,
 /// `HH:MM[:SS] [AM|PM]`, `MMDD[YY]`, `MM/DD[/YY]`, `MM.DD[.YY]`, `YYYY-MM-DD[THH:MM[:SS]]` or

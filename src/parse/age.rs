@@ -1,7 +1,7 @@
 //! Ages: `30d`, `12h`, or a time limit in a form with unambiguous units (`1:30:00`, `2-12`).
 
-use crate::parse::error::{SpecError, shown};
-use crate::parse::time::seconds;
+use crate::error::{SpecError, shown};
+use crate::time::seconds;
 use std::time::Duration;
 
 const FORMS: &str = "seconds, minutes, hours, days or weeks with their unit (90s, 10m, 12h, 30d, 2w), or a time in Slurm's \

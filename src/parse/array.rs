@@ -1,7 +1,7 @@
 //! Job arrays: `--array=0-7`, `1,3,5-9:2`, `0-31%4` (sbatch man page, `--array`).
 
-use crate::model::array::{ArraySpec, MAX_TASK_ID, TaskRange, TaskSet};
-use crate::parse::error::{SpecError, shown};
+use crate::error::{SpecError, shown};
+use slotd_model::array::{ArraySpec, MAX_TASK_ID, TaskRange, TaskSet};
 use std::collections::BTreeMap;
 
 /// The maximum number of task IDs, counting repeats, in overlapping ranges with different steps.
@@ -41,7 +41,7 @@ fn spec(text: &str) -> Option<ArraySpec> {
 
 /// Parses task IDs without brackets and limit, such as the list in `12_[1-3,7]`. Returns `None` if
 /// the list is malformed or empty.
-pub(crate) fn task_set(list: &str) -> Option<TaskSet> {
+pub fn task_set(list: &str) -> Option<TaskSet> {
     let mut ranges = Vec::new();
     // Slurm skips empty elements.
     for element in list.split(',').filter(|element| !element.is_empty()) {

@@ -1,11 +1,11 @@
 //! The earliest start of a job: `--begin`, and `--deadline`, which has the same syntax (sbatch man
 //! page).
 
-use crate::model::Timestamp;
-use crate::parse::error::SpecError;
-use crate::parse::moment::{self, Toward};
-use crate::parse::suggest;
+use crate::error::SpecError;
+use crate::moment::{self, Toward};
+use crate::suggest;
 use jiff::tz::TimeZone;
+use slotd_model::Timestamp;
 
 /// Parses `now`, `now+1hour`, `now+00:10:00`, `16:00`, `4:00PM`, `16:00 tomorrow`, `tomorrow`,
 /// `noon`, `teatime`, `fika`, `elevenses`, `midnight`, `MMDD[YY]`, `MM/DD[/YY]`,

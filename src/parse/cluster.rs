@@ -1,7 +1,7 @@
 //! Cluster names: `--clusters`, `SLURM_CLUSTERS`.
 
-use crate::CLUSTER;
-use crate::parse::error::{SpecError, shown};
+use crate::error::{SpecError, shown};
+use slotd_model::CLUSTER;
 
 /// Parses a list of cluster names. Only the local cluster, by its name or as `all`, is accepted.
 ///

@@ -1,6 +1,6 @@
 //! Plain counts: `--ntasks`, `--cpus-per-task`, `--ntasks-per-node`, ….
 
-use crate::parse::error::{SpecError, shown};
+use crate::error::{SpecError, shown};
 
 /// The largest count: Slurm stores counts in an `int`.
 pub const MAX: u32 = i32::MAX as u32;

@@ -1,11 +1,9 @@
 //! CPU binding of tasks: `--cpu-bind=verbose,map_cpu:0,2` (srun man page).
 
-use crate::model::binding::{CpuBind, Repeated};
-use crate::parse::error::{SpecError, shown};
-use crate::parse::suggest;
-
-/// The largest CPU number in a map or mask; Linux supports at most 8192 CPUs.
-const MAX_CPU: u32 = 65_535;
+use crate::error::{SpecError, shown};
+use crate::suggest;
+use slotd_model::binding::CpuBind;
+use slotd_model::read;
 
 /// The kinds of binding without a value.
 const NAMES: [&str; 7] = ["none", "threads", "cores", "sockets", "ldoms", "rank", "rank_ldom"];
@@ -22,132 +20,28 @@ pub const FORMS: &str = "[quiet|verbose,] and none, threads, cores, sockets, ldo
 ///
 /// # Errors
 /// Fails with `unrecognized --cpu-bind argument "…"` and exit code 1 for anything else, for two
-/// kinds at once, and for CPU numbers above [`MAX_CPU`].
+/// kinds at once, and for CPU numbers above 65,535.
 pub fn parse(text: &str) -> Result<CpuBind, SpecError> {
     let unrecognized = || {
-        let word = text.split(',').find(|word| read(word).is_none()).unwrap_or_default();
+        let word = text.split(',').find(|word| read::cpu_bind(word).is_none()).unwrap_or_default();
         SpecError::value(format!("unrecognized --cpu-bind argument \"{}\"", shown(text)))
             .with_hint(suggest::hint(FORMS, word, NAMES))
     };
-    read(text).map(|(bind, _)| bind).ok_or_else(unrecognized)
-}
-
-impl TryFrom<String> for CpuBind {
-    type Error = SpecError;
-
-    fn try_from(text: String) -> Result<Self, SpecError> {
-        parse(&text)
-    }
+    read::cpu_bind(text).map(|(bind, _)| bind).ok_or_else(unrecognized)
 }
 
 /// Returns whether `text`, which [`parse`] accepts, asks for `verbose`.
 pub fn wants_report(text: &str) -> bool {
-    read(text).is_some_and(|(_, verbose)| verbose)
-}
-
-fn read(text: &str) -> Option<(CpuBind, bool)> {
-    let (mut bind, mut verbose) = (CpuBind::Auto, false);
-    let mut words = text.split(',').peekable();
-    while let Some(word) = words.next() {
-        let lower = word.to_ascii_lowercase();
-        let kind = match lower.as_str() {
-            "v" | "verbose" => {
-                verbose = true;
-                continue;
-            }
-            "q" | "quiet" => {
-                verbose = false;
-                continue;
-            }
-            "none" | "no" => CpuBind::None,
-            "threads" | "thread" => CpuBind::Threads,
-            "cores" | "core" => CpuBind::Cores,
-            "sockets" | "socket" => CpuBind::Sockets,
-            "ldoms" | "ldom" => CpuBind::Ldoms,
-            "rank" => CpuBind::Rank,
-            "rank_ldom" => CpuBind::RankLdom,
-            _ => {
-                let (name, first) = lower.split_once(':')?;
-                let mut items = vec![first.to_string()];
-                while let Some(item) = words.next_if(|item| is_item(item)) {
-                    items.push(item.to_ascii_lowercase());
-                }
-                match name {
-                    "map_cpu" => CpuBind::MapCpu(list(&items, number)?),
-                    "mask_cpu" => CpuBind::MaskCpu(list(&items, mask)?),
-                    "map_ldom" => CpuBind::MapLdom(list(&items, number)?),
-                    "mask_ldom" => CpuBind::MaskLdom(list(&items, mask)?),
-                    _ => return None,
-                }
-            }
-        };
-        if bind != CpuBind::Auto {
-            return None;
-        }
-        bind = kind;
-    }
-    Some((bind, verbose))
-}
-
-/// Returns whether a word continues a list. No kind's name consists only of hexadecimal digits.
-pub(super) fn is_item(word: &str) -> bool {
-    let value = word.split_once('*').map_or(word, |(value, _)| value);
-    let digits = value.strip_prefix("0x").or_else(|| value.strip_prefix("0X")).unwrap_or(value);
-    !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_hexdigit())
-}
-
-pub(super) fn list<T>(
-    items: &[String],
-    value: impl Fn(&str) -> Option<T>,
-) -> Option<Vec<Repeated<T>>> {
-    items
-        .iter()
-        .map(|item| {
-            let (text, times) = match item.split_once('*') {
-                Some((text, times)) => (text, decimal(times).filter(|&times| times > 0)?),
-                None => (item.as_str(), 1),
-            };
-            Some(Repeated { value: value(text)?, times })
-        })
-        .collect()
-}
-
-fn decimal(text: &str) -> Option<u32> {
-    if text.bytes().all(|b| b.is_ascii_digit()) { text.parse().ok() } else { None }
-}
-
-pub(super) fn number(text: &str) -> Option<u32> {
-    let cpu = match text.strip_prefix("0x") {
-        Some(hex) if hex.bytes().all(|b| b.is_ascii_hexdigit()) => {
-            u32::from_str_radix(hex, 16).ok()
-        }
-        Some(_) => None,
-        None => decimal(text),
-    };
-    cpu.filter(|&cpu| cpu <= MAX_CPU)
-}
-
-/// Returns the CPUs of a hexadecimal mask in ascending order, or `None` if the mask is empty.
-pub(super) fn mask(text: &str) -> Option<Vec<u32>> {
-    let digits = text.strip_prefix("0x").unwrap_or(text);
-    let significant = digits.trim_start_matches('0');
-    if digits.is_empty() || significant.len() as u64 * 4 > u64::from(MAX_CPU) + 1 {
-        return None;
-    }
-    let mut cpus = Vec::new();
-    for (base, digit) in (0u32..).step_by(4).zip(significant.chars().rev()) {
-        let digit = digit.to_digit(16)?;
-        cpus.extend((0..4).filter(|bit| digit >> bit & 1 == 1).map(|bit| base + bit));
-    }
-    if cpus.is_empty() { None } else { Some(cpus) }
+    read::cpu_bind(text).is_some_and(|(_, verbose)| verbose)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::binding::Bound;
-    use crate::model::binding::element_for;
     use proptest::prelude::*;
+    use slotd_model::binding::Bound;
+    use slotd_model::binding::Repeated;
+    use slotd_model::binding::element_for;
 
     fn once<T: Clone>(values: &[T]) -> Vec<Repeated<T>> {
         values.iter().map(|value| Repeated { value: value.clone(), times: 1 }).collect()
@@ -261,7 +155,7 @@ mod tests {
 
     fn bind() -> impl Strategy<Value = CpuBind> {
         let times = || prop_oneof![3 => Just(1u32), 1 => 2..=u32::MAX];
-        let map = prop::collection::vec((0..=MAX_CPU, times()), 1..6).prop_map(|list| {
+        let map = prop::collection::vec((0..=65_535u32, times()), 1..6).prop_map(|list| {
             CpuBind::MapCpu(
                 list.into_iter().map(|(value, times)| Repeated { value, times }).collect(),
             )

@@ -1,7 +1,7 @@
 //! CPU frequencies: `--cpu-freq` (srun man page). slotd leaves frequencies to the kernel: it
 //! validates the value and passes it to the job.
 
-use crate::parse::error::{SpecError, shown};
+use crate::error::{SpecError, shown};
 
 const FREQUENCIES: [&str; 4] = ["Low", "Medium", "High", "HighM1"];
 const GOVERNORS: [&str; 6] =

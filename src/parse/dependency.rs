@@ -1,10 +1,11 @@
 //! Job dependencies: `--dependency` (sbatch man page).
 
-use crate::model::dependency::{Dependency, DependencyKind, DependencyTerm};
-use crate::parse::array;
-use crate::parse::error::{SpecError, shown};
-use crate::parse::ids;
-use crate::parse::suggest;
+use crate::array;
+use crate::error::{SpecError, shown};
+use crate::ids;
+use crate::suggest;
+use slotd_model::dependency::{Dependency, DependencyKind, DependencyTerm};
+use slotd_model::read;
 
 const KINDS: [DependencyKind; 6] = [
     DependencyKind::After,
@@ -40,7 +41,7 @@ pub fn parse(text: &str) -> Result<Dependency, SpecError> {
 fn hint(text: &str) -> String {
     const FORMS: &str = "afterok:12, afterany:12:13, afternotok:12, after:12+5, aftercorr:12, expand:12 or singleton, with , for all or \
          ? for any";
-    let names = ids::split_outside_brackets(text, |c| c == ',' || c == '?');
+    let names = read::split_outside_brackets(text, |c| c == ',' || c == '?');
     let mut names = names.iter().map(|(part, _)| part.split(':').next().unwrap_or_default());
     let known = || KINDS.into_iter().map(DependencyKind::name).chain(["singleton"]);
     let unknown = names.find(|name| {
@@ -55,7 +56,7 @@ fn dependency(text: &str) -> Option<Dependency> {
     let mut any = false;
     // The kind that a bare number continues.
     let mut continued = Some(DependencyKind::AfterAny);
-    for (part, separator) in ids::split_outside_brackets(text, |c| c == ',' || c == '?') {
+    for (part, separator) in read::split_outside_brackets(text, |c| c == ',' || c == '?') {
         any |= separator == Some('?');
         if part.eq_ignore_ascii_case("singleton") {
             terms.push(DependencyTerm::Singleton);
@@ -70,7 +71,7 @@ fn dependency(text: &str) -> Option<Dependency> {
         };
         continued = Some(kind);
         // Don't split at the colon of `12_[0-8:2]`.
-        for (job, _) in ids::split_outside_brackets(jobs, |c| c == ':') {
+        for (job, _) in read::split_outside_brackets(jobs, |c| c == ':') {
             terms.push(term(kind, job)?);
         }
     }
@@ -99,8 +100,8 @@ fn term(kind: DependencyKind, text: &str) -> Option<DependencyTerm> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::{JobId, JobRef, TaskSet};
     use proptest::prelude::*;
+    use slotd_model::{JobId, JobRef, TaskSet};
 
     #[test]
     fn every_slurm_form_parses() {

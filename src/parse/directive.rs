@@ -3,7 +3,7 @@
 //! The words are interpreted by the command line's definition: a directive accepts the options of
 //! the command line.
 
-use crate::parse::error::{SpecError, shown};
+use crate::error::{SpecError, shown};
 
 const MAGIC: &str = "#SBATCH";
 

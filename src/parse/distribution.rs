@@ -1,9 +1,10 @@
 //! Distribution of tasks: `--distribution=block:cyclic`, `plane=4`, `*:block,NoPack` (srun man
 //! page).
 
-use crate::model::placement::{Dealing, Distribution, Spread};
-use crate::parse::error::SpecError;
-use crate::parse::suggest;
+use crate::error::SpecError;
+use crate::suggest;
+use slotd_model::placement::Distribution;
+use slotd_model::read;
 
 const FORMS: &str = "block, cyclic, plane=SIZE or *; then :block, :cyclic, :fcyclic or :* for sockets, the same for cores, \
      and ,Pack or ,NoPack";
@@ -16,7 +17,7 @@ const FORMS: &str = "block, cyclic, plane=SIZE or *; then :block, :cyclic, :fcyc
 pub fn parse(text: &str) -> Result<Distribution, SpecError> {
     let words = ["block", "cyclic", "fcyclic", "plane", "pack", "nopack"];
     let unknown = || text.split([',', ':']).find(|word| !words.contains(word)).unwrap_or_default();
-    read(&text.to_ascii_lowercase()).ok_or_else(|| {
+    read::distribution(&text.to_ascii_lowercase()).ok_or_else(|| {
         SpecError::invalid_option("--distribution", text).with_hint(suggest::hint(
             FORMS,
             unknown(),
@@ -25,51 +26,11 @@ pub fn parse(text: &str) -> Result<Distribution, SpecError> {
     })
 }
 
-impl TryFrom<String> for Distribution {
-    type Error = SpecError;
-
-    fn try_from(text: String) -> Result<Self, SpecError> {
-        parse(&text)
-    }
-}
-
-fn read(text: &str) -> Option<Distribution> {
-    let (how, packs) = match text.split_once(',') {
-        None if text == "pack" => ("*", Some(true)),
-        None if text == "nopack" => ("*", Some(false)),
-        None => (text, None),
-        Some((how, "pack")) => (how, Some(true)),
-        Some((how, "nopack")) => (how, Some(false)),
-        Some(_) => return None,
-    };
-    let mut words = how.split(':');
-    let nodes = match words.next()? {
-        "*" => Spread::Default,
-        "block" => Spread::Block,
-        "cyclic" => Spread::Cyclic,
-        "plane" => Spread::Plane(None),
-        plane => Spread::Plane(Some(
-            plane.strip_prefix("plane=")?.parse().ok().filter(|size| *size > 0)?,
-        )),
-    };
-    let mut dealing = || match words.next() {
-        None | Some("*") => Some(None),
-        Some("block") => Some(Some(Dealing::Block)),
-        Some("cyclic") => Some(Some(Dealing::Cyclic)),
-        Some("fcyclic") => Some(Some(Dealing::Fcyclic)),
-        Some(_) => None,
-    };
-    let (sockets, cores) = (dealing()?, dealing()?);
-    // `plane` takes no further words.
-    let is_whole = words.next().is_none()
-        && (!matches!(nodes, Spread::Plane(_)) || (sockets, cores) == (None, None));
-    is_whole.then_some(Distribution { nodes, sockets, cores, packs })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use proptest::prelude::*;
+    use slotd_model::placement::{Dealing, Spread};
 
     #[test]
     fn malformed_distribution_errors_show_the_value() {

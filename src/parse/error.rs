@@ -54,7 +54,7 @@ impl SpecError {
 
     /// Suggests the nearest name if there is one.
     #[must_use]
-    pub fn with_hint_of(self, nearest: Option<&str>) -> Self {
+    pub(crate) fn with_hint_of(self, nearest: Option<&str>) -> Self {
         SpecError {
             hint: nearest.map(|name| format!("did you mean {name}?")).or(self.hint),
             ..self
@@ -62,7 +62,7 @@ impl SpecError {
     }
 
     /// Creates `Invalid --time specification: 1h`.
-    pub(crate) fn invalid_option(option: &str, value: &str) -> Self {
+    pub fn invalid_option(option: &str, value: &str) -> Self {
         Self::usage(format!("Invalid {option} specification: {}", shown(value)))
     }
 

@@ -3,8 +3,8 @@
 //! This module only parses the text. The values of plain names are taken from the submitter's
 //! environment later.
 
-use crate::model::request::ExportSpec;
-use crate::parse::error::{SpecError, shown};
+use crate::error::{SpecError, shown};
+use slotd_model::request::ExportSpec;
 
 /// Parses `ALL`, `NONE`, `NIL`, the empty string (no variables), `NAME`, `KEY=VALUE`, or a
 /// comma-separated list of them.

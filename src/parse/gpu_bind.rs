@@ -1,65 +1,17 @@
 //! GPU binding of tasks: `--gpu-bind=single:2`, `map_gpu:0,1` (srun man page).
 
-use crate::model::binding::GpuBind;
-use crate::parse::error::{SpecError, shown};
-
-/// The maximum number of elements of a list, repeats (`0*1000`) included.
-const MAX_ITEMS: usize = 65_536;
+use crate::error::{SpecError, shown};
+use slotd_model::binding::GpuBind;
+use slotd_model::read;
 
 /// Parses a GPU binding. `verbose` may precede it. `closest` is accepted and means the default.
 ///
 /// # Errors
 /// Fails with `Invalid --gpu-bind argument: gpu:…` and exit code 255.
 pub fn parse(text: &str) -> Result<GpuBind, SpecError> {
-    read(text).ok_or_else(|| {
+    read::gpu_bind(text).ok_or_else(|| {
         SpecError::usage(format!("Invalid --gpu-bind argument: gpu:{}", shown(text)))
     })
-}
-
-impl TryFrom<String> for GpuBind {
-    type Error = SpecError;
-
-    fn try_from(text: String) -> Result<Self, SpecError> {
-        parse(&text)
-    }
-}
-
-fn read(text: &str) -> Option<GpuBind> {
-    let lower = text.to_ascii_lowercase();
-    let kind =
-        ["verbose,", "v,"].into_iter().find_map(|word| lower.strip_prefix(word)).unwrap_or(&lower);
-    let count = |value: &str| value.parse::<u32>().ok().filter(|n| *n > 0);
-    Some(match kind.split_once(':') {
-        None => match kind {
-            "verbose" | "v" | "closest" => GpuBind::Auto,
-            "none" | "no" => GpuBind::None,
-            "single" => GpuBind::Single(1),
-            _ => return None,
-        },
-        Some(("single", value)) => GpuBind::Single(count(value)?),
-        Some(("per_task", value)) => GpuBind::PerTask(count(value)?),
-        Some(("map_gpu", value)) => GpuBind::Map(list(value, |item| item.parse().ok())?),
-        Some(("mask_gpu", value)) => GpuBind::Mask(list(value, |item| {
-            let digits = item.strip_prefix("0x").unwrap_or(item);
-            u64::from_str_radix(digits, 16).ok().filter(|mask| *mask > 0)
-        })?),
-        Some(_) => return None,
-    })
-}
-
-fn list<T: Copy>(text: &str, value: impl Fn(&str) -> Option<T>) -> Option<Vec<T>> {
-    let mut items = Vec::new();
-    for item in text.split(',') {
-        let (item, times) = match item.split_once('*') {
-            Some((item, times)) => (item, times.parse::<usize>().ok().filter(|n| *n > 0)?),
-            None => (item, 1),
-        };
-        if items.len() + times > MAX_ITEMS {
-            return None;
-        }
-        items.extend(std::iter::repeat_n(value(item)?, times));
-    }
-    Some(items)
 }
 
 #[cfg(test)]

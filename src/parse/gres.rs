@@ -2,8 +2,8 @@
 //! (sbatch man page); and fractions of GPUs: `--gres=shard:2`, and `--gres=gpumem:10G`, an
 //! extension of slotd.
 
-use crate::parse::error::{SpecError, shown};
-use crate::parse::mem;
+use crate::error::{SpecError, shown};
+use crate::mem;
 use std::fmt;
 
 /// A number of GPUs, optionally of one model.

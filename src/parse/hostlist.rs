@@ -1,21 +1,15 @@
 //! Host lists: `n[1-3,5],m` (`scontrol show hostnames`, `-w`).
 
-use crate::model::HostList;
-use crate::parse::error::{SpecError, shown};
-
-/// The maximum number of names in an expanded list.
-const MAX_HOSTS: usize = 65_536;
-
-/// The maximum length of a name, the same as in DNS.
-const MAX_NAME_LEN: usize = 255;
+use crate::error::{SpecError, shown};
+use slotd_model::{HostList, read};
 
 /// Expands a list into its names, in order. Repeats and leading zeros are kept: `m[01-02]`.
 ///
 /// # Errors
 /// Fails with `Invalid hostlist: n[1-3]x`: as in Slurm, no text may follow the last bracket of a
-/// name. Also fails for more than [`MAX_HOSTS`] names.
+/// name. Also fails for more than 65,536 names.
 pub fn expand(text: &str) -> Result<Vec<String>, SpecError> {
-    hosts(text).ok_or_else(|| SpecError::value(format!("Invalid hostlist: {}", shown(text))))
+    read::hosts(text).ok_or_else(|| SpecError::value(format!("Invalid hostlist: {}", shown(text))))
 }
 
 /// Parses a list like [`expand`] into a [`HostList`].
@@ -24,87 +18,6 @@ pub fn expand(text: &str) -> Result<Vec<String>, SpecError> {
 /// See [`expand`].
 pub fn parse(text: &str) -> Result<HostList, SpecError> {
     expand(text).map(HostList::new)
-}
-
-impl TryFrom<String> for HostList {
-    type Error = SpecError;
-
-    fn try_from(text: String) -> Result<Self, SpecError> {
-        parse(&text)
-    }
-}
-
-fn hosts(text: &str) -> Option<Vec<String>> {
-    let mut all = Vec::new();
-    for (element, _) in
-        crate::parse::ids::split_outside_brackets(text, |c| c == ',' || c.is_whitespace())
-    {
-        if element.is_empty() {
-            continue;
-        }
-        let mut names = vec![String::new()];
-        let mut rest = element;
-        while let Some((before, after)) = rest.split_once('[') {
-            let (list, after) = after.split_once(']')?;
-            let numbers = numbers(list)?;
-            if before.contains(']') || names.first()?.len() + before.len() > MAX_NAME_LEN {
-                return None;
-            }
-            if names.len().checked_mul(numbers.len())? > MAX_HOSTS {
-                return None;
-            }
-            names = names
-                .iter()
-                .flat_map(|name| {
-                    numbers.iter().map(move |number| format!("{name}{before}{number}"))
-                })
-                .collect();
-            if after.is_empty() {
-                rest = "";
-                break;
-            }
-            if !after.contains('[') {
-                return None;
-            }
-            rest = after;
-        }
-        if rest.len() > MAX_NAME_LEN
-            || rest.contains([']', '['])
-            || element.chars().any(char::is_control)
-        {
-            return None;
-        }
-        names.iter_mut().for_each(|name| name.push_str(rest));
-        all.append(&mut names);
-        if all.len() > MAX_HOSTS {
-            return None;
-        }
-    }
-    Some(all)
-}
-
-/// Returns the numbers of `1-3,07`, each with its leading zeros.
-fn numbers(list: &str) -> Option<Vec<String>> {
-    let mut numbers = Vec::new();
-    for element in list.split(',') {
-        let (first, last) = element.split_once('-').unwrap_or((element, element));
-        let (low, high) = (number(first)?, number(last)?);
-        if low > high || high - low >= MAX_HOSTS as u64 {
-            return None;
-        }
-        let width = first.len();
-        numbers.extend((low..=high).map(|n| format!("{n:0width$}")));
-        if numbers.len() > MAX_HOSTS {
-            return None;
-        }
-    }
-    Some(numbers)
-}
-
-fn number(text: &str) -> Option<u64> {
-    // Longer numbers are refused, because every name would repeat the width.
-    let good = (1..=18).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_digit());
-    if good { text.parse().ok() } else { None }
 }
 
 #[cfg(test)]

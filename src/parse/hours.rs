@@ -1,9 +1,9 @@
 //! The hours of the day during which a partition starts jobs: `allowed_hours` of `slotd.toml`.
 
-use crate::model::Timestamp;
-use crate::model::partition::Hours;
 use jiff::civil::Time;
 use jiff::tz::TimeZone;
+use slotd_model::Timestamp;
+use slotd_model::partition::Hours;
 
 const MINUTES_OF_DAY: u16 = 24 * 60;
 

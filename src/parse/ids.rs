@@ -1,8 +1,8 @@
 //! IDs of jobs, array tasks and steps: `12`, `12_3`, `12_[3-9]`, `12.0`, `12_3.batch`.
 
-use crate::model::{JobId, JobRef, StepId};
-use crate::parse::array;
-use crate::parse::error::{SpecError, shown};
+use crate::array;
+use crate::error::{SpecError, shown};
+use slotd_model::{JobId, JobRef, StepId, read};
 
 /// The largest job ID. The two values above it mean "no value" and "all" in Slurm.
 pub const MAX_JOB_ID: u32 = u32::MAX - 2;
@@ -24,7 +24,7 @@ pub fn parse_job(text: &str) -> Result<JobRef, SpecError> {
 /// See [`parse_job`]. Fails for the first malformed element, or for the whole text if the list is
 /// empty.
 pub fn parse_job_list(text: &str) -> Result<Vec<JobRef>, SpecError> {
-    let refs = split_outside_brackets(text, |c| c == ',')
+    let refs = read::split_outside_brackets(text, |c| c == ',')
         .into_iter()
         .map(|(element, _)| element.trim())
         .filter(|element| !element.is_empty())
@@ -75,33 +75,11 @@ fn step_id(text: &str) -> Option<StepId> {
     }
 }
 
-/// Splits `text` at separators outside `[…]`. Returns each part with the separator before it.
-pub(crate) fn split_outside_brackets(
-    text: &str,
-    is_separator: impl Fn(char) -> bool,
-) -> Vec<(&str, Option<char>)> {
-    let mut parts = Vec::new();
-    let (mut start, mut before, mut inside) = (0, None, false);
-    for (i, c) in text.char_indices() {
-        match c {
-            '[' => inside = true,
-            ']' => inside = false,
-            c if !inside && is_separator(c) => {
-                parts.push((&text[start..i], before));
-                (start, before) = (i + c.len_utf8(), Some(c));
-            }
-            _ => {}
-        }
-    }
-    parts.push((&text[start..], before));
-    parts
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::TaskSet;
     use proptest::prelude::*;
+    use slotd_model::TaskSet;
 
     #[test]
     fn jobs_tasks_and_steps_parse() {

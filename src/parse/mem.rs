@@ -1,7 +1,7 @@
 //! Memory sizes: `--mem`, `--mem-per-cpu`, `--mem-per-gpu`, `MinMemoryNode=` (sbatch man page,
 //! `--mem`).
 
-use crate::parse::error::SpecError;
+use crate::error::SpecError;
 
 /// The largest size, 2^60 bytes, so that sums and conversions to bytes fit into 64 bits.
 const MAX_MB: u64 = 1 << 40;

@@ -1,9 +1,9 @@
 //! Memory binding of tasks: `--mem-bind=prefer,local`, `map_mem:0,1` (srun man page).
 
-use crate::model::placement::{MemBind, MemNodes};
-use crate::parse::cpu_bind::{is_item, list, mask, number};
-use crate::parse::error::{SpecError, shown};
-use crate::parse::suggest;
+use crate::error::{SpecError, shown};
+use crate::suggest;
+use slotd_model::placement::MemBind;
+use slotd_model::read;
 
 const NAMES: [&str; 8] = ["none", "local", "rank", "prefer", "sort", "nosort", "quiet", "verbose"];
 
@@ -20,52 +20,15 @@ pub fn parse(text: &str) -> Result<MemBind, SpecError> {
         SpecError::usage(format!("unrecognized --mem-bind argument \"{}\"", shown(text)))
             .with_hint(suggest::hint(FORMS, word, NAMES))
     };
-    read(&text.to_ascii_lowercase()).ok_or_else(unrecognized)
-}
-
-impl TryFrom<String> for MemBind {
-    type Error = SpecError;
-
-    fn try_from(text: String) -> Result<Self, SpecError> {
-        parse(&text)
-    }
-}
-
-fn read(text: &str) -> Option<MemBind> {
-    let mut bind = MemBind::default();
-    let mut words = text.split(',').peekable();
-    while let Some(word) = words.next() {
-        match word {
-            "v" | "verbose" => bind.reports = true,
-            "q" | "quiet" => bind.reports = false,
-            "p" | "prefer" => bind.prefers = true,
-            "sort" => bind.sorts = Some(true),
-            "nosort" => bind.sorts = Some(false),
-            "no" | "none" => bind.nodes = MemNodes::None,
-            "local" => bind.nodes = MemNodes::Local,
-            "rank" => bind.nodes = MemNodes::Rank,
-            _ => {
-                let (name, first) = word.split_once(':')?;
-                let mut items = vec![first.to_owned()];
-                while let Some(item) = words.next_if(|item| is_item(item)) {
-                    items.push(item.to_owned());
-                }
-                bind.nodes = match name {
-                    "map_mem" => MemNodes::Map(list(&items, number)?),
-                    "mask_mem" => MemNodes::Mask(list(&items, mask)?),
-                    _ => return None,
-                };
-            }
-        }
-    }
-    Some(bind)
+    read::mem_bind(&text.to_ascii_lowercase()).ok_or_else(unrecognized)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::binding::Repeated;
     use proptest::prelude::*;
+    use slotd_model::binding::Repeated;
+    use slotd_model::placement::MemNodes;
 
     #[test]
     fn malformed_binding_errors_show_the_value() {

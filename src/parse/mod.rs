@@ -4,6 +4,13 @@
 //! The current time and the time zone are arguments. Parsers only check syntax; `sched` decides
 //! whether the host can satisfy a request.
 
+// A bug in the handling of one request must not end the daemon, which owns the queue.
+#![cfg_attr(
+    not(test),
+    warn(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::unreachable)
+)]
+#![warn(unreachable_pub)]
+
 pub mod acct_time;
 pub mod age;
 pub mod array;

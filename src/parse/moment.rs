@@ -4,10 +4,10 @@
 //! (`16:00`, `4:30PM`, `noon`) and `now` with an offset, in any order and separated by spaces, `-`
 //! or `T`: `16:00 tomorrow`. Callers choose the error text.
 
-use crate::model::Timestamp;
-use crate::parse::time;
+use crate::time;
 use jiff::civil::{Date, Time};
 use jiff::tz::{Disambiguation, TimeZone};
+use slotd_model::Timestamp;
 
 /// The keywords of the grammar.
 pub const WORDS: [&str; 8] =

@@ -1,7 +1,7 @@
 //! The configuration file of `srun --multi-prog`, which assigns a program to each rank (srun man
 //! page, "MULTIPLE PROGRAM CONFIGURATION").
 
-use crate::parse::error::{SpecError, shown};
+use crate::error::{SpecError, shown};
 use std::iter::Peekable;
 
 /// Returns the commands of `ntasks` ranks. `text` is the content of `file`. `args`, the

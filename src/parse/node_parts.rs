@@ -1,7 +1,7 @@
 //! CPUs and GPUs of the node by number: `CPUs=2-3,6` and `Gres=gpu:0,2` of
 //! `scontrol update NodeName=…` and of partitions.
 
-use crate::parse::array;
+use crate::array;
 use std::collections::BTreeSet;
 
 /// The accepted forms of numbers, for hints.
@@ -30,8 +30,8 @@ pub fn gpus(text: &str) -> Option<BTreeSet<u32>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::node::ranges;
     use proptest::prelude::*;
+    use slotd_model::node::ranges;
 
     #[test]
     fn malformed_lists_do_not_parse() {

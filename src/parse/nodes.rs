@@ -2,8 +2,8 @@
 //!
 //! Counts above one are parsed here and refused by admission, because slotd has one host.
 
-use crate::model::request::NodeCount;
-use crate::parse::error::{SpecError, shown};
+use crate::error::{SpecError, shown};
+use slotd_model::request::NodeCount;
 
 /// Parses the minimum and maximum number of nodes. `1-` has no maximum: `u32::MAX`.
 ///

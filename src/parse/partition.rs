@@ -3,9 +3,9 @@
 //! A key is spelled `max_time` in the file and `MaxTime` by Slurm. Case and underscores are
 //! ignored.
 
-use crate::model::Partition;
-use crate::model::partition::{OverSubscribe, PartitionState};
-use crate::parse::{hours, mem, node_parts, suggest, time};
+use crate::{hours, mem, node_parts, suggest, time};
+use slotd_model::Partition;
+use slotd_model::partition::{OverSubscribe, PartitionState};
 use std::collections::BTreeSet;
 
 /// A key: its spelling in the file, its spelling in Slurm, its meaning for the manual, the accepted

@@ -1,7 +1,7 @@
 //! Kinds of accounting profiles: `--profile` (sbatch man page). slotd does not profile: it
 //! validates the value and passes it to the job.
 
-use crate::parse::error::{SpecError, shown};
+use crate::error::{SpecError, shown};
 
 const KINDS: [&str; 4] = ["Energy", "Lustre", "Network", "Task"];
 

@@ -1,8 +1,8 @@
 //! The submitter's resource limits that a job inherits: `--propagate=CORE,NOFILE` (sbatch man
 //! page).
 
-use crate::parse::error::SpecError;
-use crate::parse::suggest;
+use crate::error::SpecError;
+use crate::suggest;
 
 const NAMES: [&str; 10] =
     ["AS", "CORE", "CPU", "DATA", "FSIZE", "MEMLOCK", "NOFILE", "NPROC", "RSS", "STACK"];

@@ -1,6 +1,6 @@
 //! Slurm's checks of a batch script.
 
-use crate::parse::error::SpecError;
+use crate::error::SpecError;
 
 /// Checks whether a file can be a batch script.
 ///

@@ -4,8 +4,8 @@
 //! start of commands, and expands nothing. It misses programs that are named by a variable or in
 //! another file.
 
-use crate::model::batch_tasks::ScriptTasks;
-use crate::parse::shell_command::{SHELLS, base};
+use crate::shell_command::{SHELLS, base};
+use slotd_model::batch_tasks::ScriptTasks;
 
 /// Programs that start the tasks of a job.
 const LAUNCHERS: [&str; 11] = [

@@ -2,10 +2,10 @@
 //!
 //! Numbers are those of Linux on x86-64, ARM and RISC-V.
 
-use crate::model::request::WarnSignal;
-use crate::parse::array;
-use crate::parse::error::{SpecError, shown};
-use crate::parse::suggest;
+use crate::array;
+use crate::error::{SpecError, shown};
+use crate::suggest;
+use slotd_model::request::WarnSignal;
 
 /// The number of seconds before the time limit if `--signal` does not set it.
 const DEFAULT_BEFORE_SECS: u32 = 60;

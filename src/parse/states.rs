@@ -1,8 +1,8 @@
 //! Lists of job states: `-t PD,running`, `--state=all`.
 
-use crate::model::JobState;
-use crate::parse::error::{SpecError, shown};
-use crate::parse::suggest;
+use crate::error::{SpecError, shown};
+use crate::suggest;
+use slotd_model::JobState;
 use std::fmt;
 
 /// The states that a query selects.
@@ -117,8 +117,8 @@ fn unknown(word: &str) -> SpecError {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::End;
     use proptest::prelude::*;
+    use slotd_model::End;
 
     #[test]
     fn names_and_codes_parse_in_any_case() {

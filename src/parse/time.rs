@@ -2,8 +2,8 @@
 //!
 //! Points in time are parsed by `begin` and `acct_time`.
 
-use crate::parse::error::SpecError;
-use crate::parse::suggest;
+use crate::error::SpecError;
+use crate::suggest;
 
 /// The longest limit in seconds: Slurm stores minutes in 32 bits and reserves two values.
 const MAX_SECS: u64 = (u32::MAX as u64 - 2) * 60;

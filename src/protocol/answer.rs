@@ -1,16 +1,16 @@
 //! Messages from the daemon: answers to requests, and notifications on connections that wait.
 
-use crate::model::changed::Changed;
-use crate::model::diagnostics::Diagnostics;
-use crate::model::host_use::HostSpan;
-use crate::model::node::NodeParts;
-use crate::model::partition::Host;
-use crate::model::resize::{ManagersPart, PartChange};
-use crate::model::series::StepSeries;
-use crate::model::source::JobSource;
-use crate::model::view::{JobList, JobView, NodeView};
-use crate::model::{ExitCode, ExitRecord, JobId, JobRef, Refusal, StepId, StepKey, Timestamp};
 use serde::{Deserialize, Serialize};
+use slotd_model::changed::Changed;
+use slotd_model::diagnostics::Diagnostics;
+use slotd_model::host_use::HostSpan;
+use slotd_model::node::NodeParts;
+use slotd_model::partition::Host;
+use slotd_model::resize::{ManagersPart, PartChange};
+use slotd_model::series::StepSeries;
+use slotd_model::source::JobSource;
+use slotd_model::view::{JobList, JobView, NodeView};
+use slotd_model::{ExitCode, ExitRecord, JobId, JobRef, Refusal, StepId, StepKey, Timestamp};
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub enum Answer {

@@ -8,7 +8,7 @@
 //! the version that started them, so nothing there may depend on a version, and these bytes never
 //! change.
 
-use crate::protocol::VERSION;
+use crate::VERSION;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::io;
@@ -17,7 +17,7 @@ use std::io;
 pub const HEADER: usize = 16;
 
 /// The longest JSON part in bytes. A queue of a hundred thousand jobs fits.
-pub const MAX_JSON: usize = 256 << 20;
+pub(crate) const MAX_JSON: usize = 256 << 20;
 
 /// The longest raw part in bytes: a script and an environment.
 pub const MAX_RAW: usize = 64 << 20;

@@ -4,6 +4,13 @@
 //! There is one protocol version. A client and a daemon with different versions report the mismatch
 //! instead of guessing. This module does no I/O.
 
+// A bug in the handling of one request must not end the daemon, which owns the queue.
+#![cfg_attr(
+    not(test),
+    warn(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::unreachable)
+)]
+#![warn(unreachable_pub)]
+
 pub mod answer;
 pub mod frame;
 pub mod request;

@@ -1,13 +1,13 @@
 //! Requests from clients.
 
-use crate::model::job::{Client, ClientProcess};
-use crate::model::node::NodeOrder;
-use crate::model::query::JobQuery;
-use crate::model::resize::GivenBack;
-use crate::model::rlimits::Rlimits;
-use crate::model::tres::Usage;
-use crate::model::{JobId, JobRef, JobRequest, Step, StepId, StepRequest, Timestamp};
 use serde::{Deserialize, Serialize};
+use slotd_model::job::{Client, ClientProcess};
+use slotd_model::node::NodeOrder;
+use slotd_model::query::JobQuery;
+use slotd_model::resize::GivenBack;
+use slotd_model::rlimits::Rlimits;
+use slotd_model::tres::Usage;
+use slotd_model::{JobId, JobRef, JobRequest, Step, StepId, StepRequest, Timestamp};
 use std::path::PathBuf;
 
 /// A request. The raw part of its frame is empty except for [`Request::Submit`],
@@ -65,7 +65,7 @@ pub enum Request {
     /// End an allocation: the command of salloc or srun has exited.
     Release {
         job: JobId,
-        exit: crate::model::ExitCode,
+        exit: slotd_model::ExitCode,
     },
     /// Make the process the manager of the job's steps (`sjobmgr`), or reserve more step numbers
     /// for it. Answered by `Managed`; notifications about the job follow.
@@ -253,7 +253,7 @@ pub enum ControlAction {
     /// Write a line to the job's standard error (`scontrol notify`).
     Notify(String),
     /// `KEY=VALUE` pairs as parsed by `parse::update`.
-    Update(Vec<crate::model::update::Update>),
+    Update(Vec<slotd_model::update::Update>),
 }
 
 /// The ended jobs that `slotd clean` deletes.

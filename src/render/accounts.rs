@@ -1,11 +1,11 @@
 //! The lists of `sacctmgr` and `sshare`. One host with one user has no accounts and no shares, so
 //! most lists are empty. Programs still look for their columns.
 
-use crate::model::limit::Limit;
-use crate::model::partition::Host;
-use crate::render::field::{Cut, Field, Place, Table};
-use crate::render::value::Value;
-use crate::render::{Ctx, layout, tres};
+use crate::field::{Cut, Field, Place, Table};
+use crate::value::Value;
+use crate::{Ctx, layout, tres};
+use slotd_model::limit::Limit;
+use slotd_model::partition::Host;
 
 /// The field table of all lists. A name means the same in each list.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -152,7 +152,7 @@ impl Row<'_> {
     /// Returns whether `name=` or `id=` with this value selects the row.
     pub fn is(&self, wanted: &str) -> bool {
         match self {
-            Row::Cluster(_) => wanted.eq_ignore_ascii_case(crate::CLUSTER),
+            Row::Cluster(_) => wanted.eq_ignore_ascii_case(slotd_model::CLUSTER),
             Row::Elsewhere(name, _) => wanted.eq_ignore_ascii_case(name),
             Row::Qos => wanted.eq_ignore_ascii_case(QOS) || wanted == "1",
             Row::Tres(kind, name, id) => {
@@ -335,7 +335,7 @@ static FIELDS: &[F] = &[
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::render::fixture::{ctx, node};
+    use crate::fixture::{ctx, node};
 
     fn list(entity: Entity, layout: &Layout, gpus: u32) -> String {
         let node = node(gpus);

@@ -4,8 +4,8 @@
 //! final zero byte) and ends it with `...`; 0 removes the limit. Without the variable, squeue's
 //! `%i` has 31 bytes for the whole ID and no dots.
 
-use crate::model::{ArrayRole, JobId, TaskSet};
-use crate::render::Ctx;
+use crate::Ctx;
+use slotd_model::{ArrayRole, JobId, TaskSet};
 use std::borrow::Cow;
 use std::fmt::Write;
 
@@ -76,7 +76,7 @@ impl<'a> Shown<'a> {
     }
 
     /// Like [`Shown::id`], with squeue's own limit (`%i`, `JobArrayID`).
-    pub fn squeue_id(&self, ctx: &Ctx) -> String {
+    pub(crate) fn squeue_id(&self, ctx: &Ctx) -> String {
         match (self, ctx.bitstr_len) {
             (Shown::Tasks { array, tasks, limit }, None) => {
                 let mut text = format!("{array}_[{}]", list_text(tasks, *limit, SQUEUE_ID_LEN));
@@ -143,7 +143,7 @@ fn list_text(tasks: &TaskSet, limit: Option<u32>, room: usize) -> String {
 }
 
 /// Formats the tasks with their limit, `3-9%2`, truncated according to `SLURM_BITSTR_LEN`.
-pub fn task_list(tasks: &TaskSet, limit: Option<u32>, ctx: &Ctx) -> String {
+pub(crate) fn task_list(tasks: &TaskSet, limit: Option<u32>, ctx: &Ctx) -> String {
     let room = ctx.bitstr_len.unwrap_or(DEFAULT_BITSTR_LEN);
     let mut text = list_text(tasks, limit, room);
     if room > 0 && text.len() >= room {
@@ -156,8 +156,8 @@ pub fn task_list(tasks: &TaskSet, limit: Option<u32>, ctx: &Ctx) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::array::TaskRange;
-    use crate::render::fixture::ctx;
+    use crate::fixture::ctx;
+    use slotd_model::array::TaskRange;
 
     fn long_list() -> TaskSet {
         let ranges = std::iter::once((1, 1))

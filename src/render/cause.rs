@@ -1,6 +1,6 @@
 //! The usual causes of exit codes and signals, in words.
 
-use crate::model::{ExitCode, counted};
+use slotd_model::{ExitCode, counted};
 
 /// The signals that end a process, by their Linux numbers, with what usually sends or causes them.
 const SIGNALS: [(i32, &str, &str); 16] = [
@@ -41,7 +41,7 @@ const SIGNALS: [(i32, &str, &str); 16] = [
 const SIGKILL: &str = "SIGKILL";
 
 /// Describes the likely cause of this exit code in a sentence; `None` if the code alone suggests
-/// nothing. `host_ooms` comes from the [`Usage`](crate::model::tres::Usage) of the job.
+/// nothing. `host_ooms` comes from the [`Usage`](slotd_model::tres::Usage) of the job.
 pub fn sentence(exit: ExitCode, host_ooms: Option<u64>) -> Option<String> {
     let likely = |signal: i32| {
         let (_, name, cause) = SIGNALS.iter().find(|(number, ..)| *number == signal)?;

@@ -1,10 +1,10 @@
 //! The context of every rendering besides the data: the time, the host and the user's output
 //! settings.
 
-use crate::model::Timestamp;
-use crate::render::size::Units;
-use crate::render::time::TimeFormat;
+use crate::size::Units;
+use crate::time::TimeFormat;
 use jiff::tz::TimeZone;
+use slotd_model::Timestamp;
 use std::cell::LazyCell;
 use std::rc::Rc;
 
@@ -39,7 +39,7 @@ pub struct Ctx {
     pub units: Units,
     /// `SLURM_BITSTR_LEN`: the maximum length of a printed list of array tasks, in bytes; 0 removes
     /// the limit. `None` if the variable is not set, which differs from its default of 64 (see
-    /// [`crate::render::array`]).
+    /// [`crate::array`]).
     pub bitstr_len: Option<usize>,
     /// The kind of default columns.
     pub columns: Columns,

@@ -1,10 +1,10 @@
 //! The columns of a command. Each is one entry of the command's field table; formats, views and
 //! sort orders refer to these entries.
 
-use crate::render::Ctx;
-use crate::render::job_facts::FactOf;
-use crate::render::tone::Tone;
-use crate::render::value::Value;
+use crate::Ctx;
+use crate::job_facts::FactOf;
+use crate::tone::Tone;
+use crate::value::Value;
 use std::fmt;
 
 /// A command's field table.
@@ -76,7 +76,7 @@ pub type Get<T> = for<'a, 'r, 'c> fn(&'r <T as Table>::Row<'a>, &'c Ctx) -> Valu
 #[derive(Debug, Clone, Copy)]
 enum Source<T: Table> {
     Row(Get<T>),
-    /// A fact about the job, from [`job_facts`](crate::render::job_facts).
+    /// A fact about the job, from [`job_facts`](crate::job_facts).
     Fact(FactOf),
 }
 
@@ -204,14 +204,14 @@ impl<T: Table> Field<T> {
 
     /// Shortens this column before others when a table is wider than the terminal.
     #[must_use]
-    pub const fn yielding(mut self) -> Self {
+    pub(crate) const fn yielding(mut self) -> Self {
         self.yields = true;
         self
     }
 
     /// Colours the cells by their text.
     #[must_use]
-    pub const fn toned(mut self, tone: fn(&str) -> Tone) -> Self {
+    pub(crate) const fn toned(mut self, tone: fn(&str) -> Tone) -> Self {
         self.tone = tone;
         self
     }
@@ -241,7 +241,7 @@ impl<T: Table> Field<T> {
 }
 
 /// Returns the field with this letter.
-pub fn by_code<T: Table>(code: char) -> Option<usize> {
+pub(crate) fn by_code<T: Table>(code: char) -> Option<usize> {
     T::fields().iter().position(|f| f.codes.contains(code))
 }
 
@@ -258,7 +258,7 @@ pub fn by_name<T: Table>(name: &str) -> Option<usize> {
 }
 
 /// Returns the field with this name in a list after `-o`. slotd's own names come before Slurm's.
-pub fn by_own_name<T: Table>(name: &str) -> Option<usize> {
+pub(crate) fn by_own_name<T: Table>(name: &str) -> Option<usize> {
     let own = |f: &Field<T>| f.own_names.iter().any(|n| same_name(n, name));
     T::fields().iter().position(own).or_else(|| by_name::<T>(name))
 }

@@ -1,18 +1,18 @@
 //! Builders of jobs, steps and nodes for tests.
 
-use crate::model::gpu::Gpu;
-use crate::model::partition::Host;
-use crate::model::request::{JobKind, MemRequest};
-use crate::model::run::RunState;
-use crate::model::topology::Topology;
-use crate::model::tres::{Allocation, Usage};
-use crate::model::view::{JobView, NodeView, PartitionView};
-use crate::model::{
+use crate::Ctx;
+use jiff::tz::TimeZone;
+use slotd_model::gpu::Gpu;
+use slotd_model::partition::Host;
+use slotd_model::request::{JobKind, MemRequest};
+use slotd_model::run::RunState;
+use slotd_model::topology::{Place, Topology};
+use slotd_model::tres::{Allocation, Usage};
+use slotd_model::view::{JobView, NodeView, PartitionView};
+use slotd_model::{
     ArrayRole, End, ExitCode, Job, JobId, JobRequest, JobState, Partition, Reason, Step, StepId,
     TaskSet, Timestamp, Tres,
 };
-use crate::render::Ctx;
-use jiff::tz::TimeZone;
 use std::cell::LazyCell;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -178,6 +178,7 @@ pub fn node(gpus: u32) -> NodeView {
         running: 0,
         pending: 0,
     };
+    let place = |cpu| Place { cpu, core: cpu, socket: 0, ldom: 0 };
     NodeView {
         closed_cpus: 0,
         outages: Vec::new(),
@@ -185,7 +186,7 @@ pub fn node(gpus: u32) -> NodeView {
         host: Host {
             name: "vm".to_owned(),
             cpu_ids: vec![0, 1],
-            topology: Topology::uniform(1, 2, 1),
+            topology: Topology::new(vec![place(0), place(1)]),
             mem_mb: 24_105,
             machine_mem_mb: 24_105,
             gpus: (0..gpus).map(|id| Gpu { id, ..Gpu::default() }).collect(),

@@ -1,13 +1,13 @@
 //! The resource usage of the host over time: a summary, charts for plots, and JSON.
 
-use crate::model::host_use::{GpuSpan, HostSpan, HostUse};
-use crate::model::view::NodeView;
-use crate::model::{Timestamp, Tres, counted};
-use crate::render::Ctx;
-use crate::render::size::glance;
-use crate::render::time::iso;
+use crate::Ctx;
+use crate::size::glance;
+use crate::time::iso;
 use serde::Serialize;
 use serde_json::{Value as Json, json};
+use slotd_model::host_use::{GpuSpan, HostSpan, HostUse};
+use slotd_model::view::NodeView;
+use slotd_model::{Timestamp, Tres, counted};
 
 /// One amount over time. `None` marks times in which no job ran.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -135,9 +135,9 @@ pub fn json(spans: &[HostSpan], from: Timestamp, to: Timestamp, node: &NodeView)
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::gpu::Gpu;
-    use crate::model::partition::Host;
-    use crate::render::fixture::{at, ctx, node};
+    use crate::fixture::{at, ctx, node};
+    use slotd_model::gpu::Gpu;
+    use slotd_model::partition::Host;
 
     fn spans() -> Vec<HostSpan> {
         let ms = |secs: i64| at(0).0 / 1000 - secs * 1000;

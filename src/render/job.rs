@@ -1,11 +1,11 @@
 //! Facts about a job that the commands derive from its plain fields: start and end, node, request
 //! and allocation. squeue, sacct and scontrol share them, so their output agrees.
 
-use crate::model::request::{JobKind, MemRequest, Sharing};
-use crate::model::view::JobView;
-use crate::model::{End, ExitCode, JobState, Reason, Timestamp, Tres};
-use crate::render::Ctx;
-use crate::render::size::{self, Units};
+use crate::Ctx;
+use crate::size::{self, Units};
+use slotd_model::request::{JobKind, MemRequest, Sharing};
+use slotd_model::view::JobView;
+use slotd_model::{End, ExitCode, JobState, Reason, Timestamp, Tres};
 use std::time::Duration;
 
 /// The quality of service that Slurm gives to jobs that request none.
@@ -22,13 +22,13 @@ pub fn start(job: &JobView) -> Option<Timestamp> {
 }
 
 /// Like [`start`]; for a pending job, the predicted start: the value of `StartTime`.
-pub fn start_or_expected(job: &JobView) -> Option<Timestamp> {
+pub(crate) fn start_or_expected(job: &JobView) -> Option<Timestamp> {
     start(job).or(job.expected_start)
 }
 
 /// Returns the end, or the time at which the time limit ends the job. `None` without a limit or a
 /// start.
-pub fn end_or_expected(job: &JobView, ctx: &Ctx) -> Option<Timestamp> {
+pub(crate) fn end_or_expected(job: &JobView, ctx: &Ctx) -> Option<Timestamp> {
     if job.run.state.is_terminal() {
         return job.run.end;
     }
@@ -73,12 +73,12 @@ pub fn is_held(job: &JobView) -> bool {
 }
 
 /// Returns whether `%R` shows the reason rather than the node.
-pub fn shows_reason(state: JobState) -> bool {
+pub(crate) fn shows_reason(state: JobState) -> bool {
     state == JobState::Pending || state.is_failure()
 }
 
 /// Returns `CANCELLED by 1001` if the canceller is known, otherwise the name of the state.
-pub fn state_with_who(job: &JobView) -> String {
+pub(crate) fn state_with_who(job: &JobView) -> String {
     match (job.run.state, job.run.cancelled_by) {
         _ if job.requeued => state_name(job).to_owned(),
         (JobState::Ended(End::Cancelled), Some(uid)) => format!("CANCELLED by {uid}"),
@@ -123,13 +123,13 @@ pub fn cpus_per_task(job: &JobView) -> u32 {
 
 /// Returns `MinCPUsNode`: `--mincpus`, or the smallest number of CPUs that the tasks of the node
 /// need.
-pub fn min_cpus(job: &JobView) -> u32 {
+pub(crate) fn min_cpus(job: &JobView) -> u32 {
     let tasks = job.request.ntasks_per_node.unwrap_or(1).max(1);
     tasks.saturating_mul(cpus_per_task(job)).max(job.request.mincpus.unwrap_or(1))
 }
 
 /// Returns the requested megabytes and whether they are per CPU.
-pub fn min_memory(job: &JobView) -> (u64, bool) {
+pub(crate) fn min_memory(job: &JobView) -> (u64, bool) {
     match job.request.mem {
         MemRequest::PerCpu(mb) => (mb, true),
         MemRequest::Default | MemRequest::None | MemRequest::PerNode(_) | MemRequest::PerGpu(_) => {
@@ -148,7 +148,7 @@ pub fn over_subscribe(job: &JobView) -> &'static str {
 }
 
 /// Returns the resources per node: `--gres` and `--gpus-per-node`.
-pub fn tres_per_node(job: &JobView) -> Option<String> {
+pub(crate) fn tres_per_node(job: &JobView) -> Option<String> {
     let gpu = &job.request.gpu;
     let gpus = gpu.per_node.filter(|count| *count > 0).map(|count| gpu.as_gres(count));
     let mem = gpu.mem_mb.map(|mb| format!("gres:gpumem:{}", size::mib(mb, Units::Exact)));
@@ -158,7 +158,7 @@ pub fn tres_per_node(job: &JobView) -> Option<String> {
 }
 
 /// Returns the GPUs of the whole job: `-G/--gpus`.
-pub fn tres_per_job(job: &JobView) -> Option<String> {
+pub(crate) fn tres_per_job(job: &JobView) -> Option<String> {
     let gpu = &job.request.gpu;
     // A total of 0, which remains after an update removes the request, is not a request.
     let total = gpu.total.filter(|gpus| *gpus > 0 && gpu.per_node.is_none());
@@ -172,7 +172,7 @@ pub fn tres_per_task(job: &JobView) -> Option<String> {
 }
 
 /// Returns the GPUs per socket: `--gpus-per-socket`.
-pub fn tres_per_socket(job: &JobView) -> Option<String> {
+pub(crate) fn tres_per_socket(job: &JobView) -> Option<String> {
     let gpu = &job.request.gpu;
     gpu.per_socket.map(|count| gpu.as_gres(count))
 }
@@ -183,7 +183,7 @@ pub fn or_null(text: Option<&str>) -> String {
 }
 
 /// Returns the value as text, or Slurm's `(null)`.
-pub fn value_or_null(value: Option<&impl ToString>) -> String {
+pub(crate) fn value_or_null(value: Option<&impl ToString>) -> String {
     value.map_or_else(|| "(null)".to_owned(), ToString::to_string)
 }
 
@@ -195,11 +195,11 @@ pub fn dependency(job: &JobView) -> Option<String> {
 
 /// Returns when the scheduler last considered the job: now for a pending job, since each round
 /// considers all of them.
-pub fn last_evaluation(job: &JobView, ctx: &Ctx) -> Option<Timestamp> {
+pub(crate) fn last_evaluation(job: &JobView, ctx: &Ctx) -> Option<Timestamp> {
     if job.run.state == JobState::Pending { Some(ctx.now) } else { start(job).or(job.run.eligible) }
 }
 
 /// Returns the seconds left until the time limit; `None` without a limit.
-pub fn time_left(job: &JobView, ctx: &Ctx) -> Option<u64> {
+pub(crate) fn time_left(job: &JobView, ctx: &Ctx) -> Option<u64> {
     job.request.time_limit_secs.map(|limit| limit.saturating_sub(elapsed_secs(job, ctx)))
 }

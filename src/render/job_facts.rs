@@ -1,17 +1,17 @@
 //! Parts of a request that are shown as they were requested. Each has one row with its spelling in
 //! every output. squeue, sacct, `scontrol show job` and both JSON documents read this table.
 
-use crate::model::view::JobView;
-use crate::render::field::{Cut, Field, Table};
-use crate::render::value::{Key, Value};
-use crate::render::{Ctx, job};
+use crate::field::{Cut, Field, Table};
+use crate::value::{Key, Value};
+use crate::{Ctx, job};
 use serde_json::Value as Json;
+use slotd_model::view::JobView;
 
 /// Reads a fact from a job; `None` if it was not requested.
-pub type FactOf = fn(&JobView) -> Option<Value>;
+pub(crate) type FactOf = fn(&JobView) -> Option<Value>;
 
 /// One fact. Outputs without a spelling here do not show it.
-pub struct JobFact {
+pub(crate) struct JobFact {
     get: FactOf,
     /// Whether the text may have any length, so its column is shortened before others.
     is_text: bool,
@@ -46,7 +46,7 @@ struct Show {
 
 /// The places of a fact in `scontrol show job`.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Place {
+pub(crate) enum Place {
     /// On the line with the priority.
     Priority,
     /// On a line of its own after the features.
@@ -213,7 +213,7 @@ fn mail_type(job: &JobView) -> Option<Value> {
 }
 
 /// Returns squeue's fields of these facts.
-pub fn squeue_fields<T: Table>() -> impl Iterator<Item = Field<T>> {
+pub(crate) fn squeue_fields<T: Table>() -> impl Iterator<Item = Field<T>> {
     let field = |fact: &JobFact| {
         let squeue = fact.squeue.as_ref()?;
         let field = Field::fact(squeue.name, squeue.header, fact.get).code(squeue.code);
@@ -224,7 +224,7 @@ pub fn squeue_fields<T: Table>() -> impl Iterator<Item = Field<T>> {
 }
 
 /// Returns sacct's fields of these facts.
-pub fn sacct_fields<T: Table>() -> impl Iterator<Item = Field<T>> {
+pub(crate) fn sacct_fields<T: Table>() -> impl Iterator<Item = Field<T>> {
     let field = |fact: &JobFact| {
         let sacct = fact.sacct.as_ref()?;
         let field = Field::fact(sacct.name, sacct.name[0], fact.get).width(sacct.width);
@@ -236,7 +236,7 @@ pub fn sacct_fields<T: Table>() -> impl Iterator<Item = Field<T>> {
 }
 
 /// Returns the words of `scontrol show job` at this place.
-pub fn show(job: &JobView, place: Place, ctx: &Ctx) -> Vec<(&'static str, String)> {
+pub(crate) fn show(job: &JobView, place: Place, ctx: &Ctx) -> Vec<(&'static str, String)> {
     let word = |fact: &JobFact| {
         let show = fact.show.as_ref().filter(|show| show.place == place)?;
         let value = (fact.get)(job).or(show.absent.map(Value::from))?;
@@ -246,13 +246,13 @@ pub fn show(job: &JobView, place: Place, ctx: &Ctx) -> Vec<(&'static str, String
 }
 
 /// Returns the members of `squeue --json`; a missing value is an empty string.
-pub fn queue(job: &JobView) -> Vec<(&'static str, Json)> {
+pub(crate) fn queue(job: &JobView) -> Vec<(&'static str, Json)> {
     let member = |fact: &JobFact| Some((fact.queue?, (fact.get)(job).map_or("".into(), json)));
     FACTS.iter().filter_map(member).collect()
 }
 
 /// Writes the facts into a record of `sacct --json`.
-pub fn put_accounting(job: &JobView, record: &mut Json) {
+pub(crate) fn put_accounting(job: &JobView, record: &mut Json) {
     for fact in FACTS {
         let Some((path, absent)) = fact.accounting else { continue };
         // Missing members are created, including the objects around them.

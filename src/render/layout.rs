@@ -6,12 +6,10 @@ mod printer;
 
 pub use printer::Printer;
 
-use crate::render::Ctx;
-use crate::render::field::{
-    Cut, Field, FormatError, Need, Place, Table, by_code, by_name, by_own_name,
-};
-use crate::render::text::{cut, pad, printable, width};
-use crate::render::tone::Tone;
+use crate::Ctx;
+use crate::field::{Cut, Field, FormatError, Need, Place, Table, by_code, by_name, by_own_name};
+use crate::text::{cut, pad, printable, width};
+use crate::tone::Tone;
 use std::borrow::Cow;
 use std::marker::PhantomData;
 
@@ -193,7 +191,7 @@ impl<T: Table> Layout<T> {
 
     /// Prints consecutive equal lines only once.
     #[must_use]
-    pub fn merging_equal(mut self) -> Self {
+    pub(crate) fn merging_equal(mut self) -> Self {
         self.merges_equal = true;
         self
     }
@@ -336,9 +334,9 @@ fn is_name_list(text: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::render::Screen;
-    use crate::render::fixture::ctx;
-    use crate::render::value::Value;
+    use crate::Screen;
+    use crate::fixture::ctx;
+    use crate::value::Value;
     use proptest::prelude::*;
 
     #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

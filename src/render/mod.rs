@@ -10,6 +10,13 @@
 //! table of [`field`]s: squeue, sinfo, sacct, sprio, sstat and sacctmgr each define one table and
 //! choose the rows.
 
+// A bug in the handling of one request must not end the daemon, which owns the queue.
+#![cfg_attr(
+    not(test),
+    warn(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::unreachable)
+)]
+#![warn(unreachable_pub)]
+
 pub mod accounts;
 pub mod array;
 pub mod cause;
@@ -17,7 +24,7 @@ pub mod ctx;
 pub mod field;
 pub mod host_use;
 pub mod job;
-pub mod job_facts;
+mod job_facts;
 pub mod json;
 pub mod layout;
 pub mod notice;
@@ -41,7 +48,8 @@ pub mod tres;
 pub mod value;
 pub mod why;
 
-#[cfg(test)]
+#[cfg(any(test, feature = "test-support"))]
+#[allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "only tests use it")]
 pub mod fixture;
 
 pub use ctx::{Columns, Ctx, Screen};

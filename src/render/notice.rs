@@ -2,14 +2,14 @@
 //!
 //! Mail subjects follow Slurm's, since mail filters are written for them.
 
-use crate::model::mail::MailKind;
-use crate::model::memo::Tally;
-use crate::model::notice::{Channel, Counts, Notice, RunFacts};
-use crate::model::{ExitCode, Timestamp};
-use crate::render::size::glance;
-use crate::render::time;
+use crate::size::glance;
+use crate::time;
 use jiff::tz::TimeZone;
 use serde_json::{Map, Value, json};
+use slotd_model::mail::MailKind;
+use slotd_model::memo::Tally;
+use slotd_model::notice::{Channel, Counts, Notice, RunFacts};
+use slotd_model::{ExitCode, Timestamp};
 use std::fmt::Write as _;
 
 /// Returns the subject: `Slurm Job_id=12 Name=train Ended, Run time 00:10:03, COMPLETED, ExitCode
@@ -213,9 +213,9 @@ pub fn json(number: u64, notice: &Notice, host: &str) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::notice::Event;
-    use crate::model::run::RunState;
-    use crate::model::{ArrayRole, End, Job, JobId, JobState, Reason};
+    use slotd_model::notice::Event;
+    use slotd_model::run::RunState;
+    use slotd_model::{ArrayRole, End, Job, JobId, JobState, Reason};
     use std::sync::Arc;
 
     fn job(state: JobState, exit: ExitCode) -> Job {

@@ -1,9 +1,9 @@
 //! `sstat -i`: the processes of steps.
 
-use crate::model::StepKey;
-use crate::render::Ctx;
-use crate::render::field::{Cut, Field, Table};
-use crate::render::layout;
+use crate::Ctx;
+use crate::field::{Cut, Field, Table};
+use crate::layout;
+use slotd_model::StepKey;
 
 /// The field table of `sstat -i`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -50,8 +50,8 @@ pub fn print(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::{JobId, StepId};
-    use crate::render::fixture::ctx;
+    use crate::fixture::ctx;
+    use slotd_model::{JobId, StepId};
 
     #[test]
     fn processes_are_listed_with_their_step() {

@@ -1,15 +1,15 @@
 //! `slotd report`: compares usage with allocations per job name and suggests what to request next.
 
-use crate::model::tres::Usage;
-use crate::model::view::JobView;
-use crate::model::{End, JobState, Timestamp, counted};
-use crate::render::field::{Cut, Field, Table};
-use crate::render::layout::Layout;
-use crate::render::size::glance;
-use crate::render::text::printable;
-use crate::render::value::Value;
-use crate::render::{Ctx, job, seff, time};
+use crate::field::{Cut, Field, Table};
+use crate::layout::Layout;
+use crate::size::glance;
+use crate::text::printable;
+use crate::value::Value;
+use crate::{Ctx, job, seff, time};
 use serde_json::{Value as Json, json};
+use slotd_model::tres::Usage;
+use slotd_model::view::JobView;
+use slotd_model::{End, JobState, Timestamp, counted};
 use std::cmp::Reverse;
 use std::collections::HashMap;
 
@@ -454,15 +454,15 @@ pub fn json(all: &[Use], from: Timestamp, to: Timestamp) -> Json {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::tres::{Allocation, GpuUsage};
-    use crate::model::{ExitCode, Reason, Tres};
-    use crate::render::fixture::{at, ctx, now};
+    use crate::fixture::{at, ctx, now};
     use proptest::prelude::*;
+    use slotd_model::tres::{Allocation, GpuUsage};
+    use slotd_model::{ExitCode, Reason, Tres};
 
     /// A job with 8 CPUs and 8 GB that ran for `secs` seconds.
     fn ended(name: &str, end: End, secs: i64, usage: Usage) -> JobView {
         let tres = Tres { cpus: 8, mem_mb: 8192, ..Tres::ZERO };
-        let job = crate::render::fixture::job(1, name).limit(86_400);
+        let job = crate::fixture::job(1, name).limit(86_400);
         job.ended(end, Reason::None, ExitCode::OK, secs + 10, 10)
             .with(|j| {
                 j.tres = tres;
@@ -488,8 +488,8 @@ mod tests {
             ended("train", End::Completed, 3600, used(1_153_434, 6840)),
             ended("train", End::Failed, 1200, used(900_000, 1200)),
             ended("tight", End::Completed, 3600, used(8_000_000, 28_700)),
-            crate::render::fixture::job(4, "waits").build(),
-            crate::render::fixture::job(5, "runs").running(60).build(),
+            crate::fixture::job(4, "waits").build(),
+            crate::fixture::job(5, "runs").running(60).build(),
         ]);
         assert_eq!(
             table(&all, &ctx()),

@@ -4,9 +4,9 @@
 //! counts the commits that are being written. A backfill cycle is a scheduling round that tried
 //! jobs after the first one that has to wait.
 
-use crate::model::diagnostics::{Diagnostics, Tally, mean};
-use crate::model::{StoreTrouble, Timestamp};
-use crate::render::{Ctx, time};
+use crate::{Ctx, time};
+use slotd_model::diagnostics::{Diagnostics, Tally, mean};
+use slotd_model::{StoreTrouble, Timestamp};
 use std::fmt::Write as _;
 
 /// The output of `--reset`.
@@ -16,13 +16,13 @@ pub const RESET: &str = "Reset scheduling statistics\n";
 const SUBMISSION: &str = "REQUEST_SUBMIT_BATCH_JOB";
 
 /// Returns the rounds per minute; `None` before a full minute has passed.
-pub fn cycles_per_minute(d: &Diagnostics) -> Option<u64> {
+pub(crate) fn cycles_per_minute(d: &Diagnostics) -> Option<u64> {
     let minutes = d.now.since(d.since).as_secs() / 60;
     (minutes > 0).then(|| d.cycles.count / minutes)
 }
 
 /// Returns the number of reservations in a backfill round: one, for the first job that has to wait.
-pub fn table_size(d: &Diagnostics) -> u64 {
+pub(crate) fn table_size(d: &Diagnostics) -> u64 {
     u64::from(d.backfill.cycles.count > 0)
 }
 
@@ -155,9 +155,9 @@ fn tally(out: &mut String, what: &str, t: &Tally) -> std::fmt::Result {
 #[cfg(test)]
 pub mod tests {
     use super::*;
-    use crate::model::StoreFault;
-    use crate::model::diagnostics::{Backfill, JobCounts, RequestTally, UserTally};
-    use crate::render::fixture::{at, ctx, now};
+    use crate::fixture::{at, ctx, now};
+    use slotd_model::StoreFault;
+    use slotd_model::diagnostics::{Backfill, JobCounts, RequestTally, UserTally};
 
     const fn tally(count: u64, last_us: u64, max_us: u64, total_us: u64) -> Tally {
         Tally { count, last_us, max_us, total_us }

@@ -1,9 +1,9 @@
 //! seff: the efficiency of one job, in the format of Slurm's seff script.
 
-use crate::model::tres::Usage;
-use crate::model::view::JobView;
-use crate::model::{ArrayRole, End, JobState, Reason, counted};
-use crate::render::{Ctx, cause, job, time};
+use crate::{Ctx, cause, job, time};
+use slotd_model::tres::Usage;
+use slotd_model::view::JobView;
+use slotd_model::{ArrayRole, End, JobState, Reason, counted};
 use std::fmt::Write as _;
 
 /// Returns the recorded usage of a job: the total time and the largest peak of its steps, or the
@@ -92,11 +92,11 @@ pub fn notes(view: &JobView, usage: &Usage, memory_is_enforced: bool) -> String 
 }
 
 /// A caveat about `MaxRSS`.
-pub const SAMPLED: &str =
+pub(crate) const SAMPLED: &str =
     "Memory is sampled: a short combined peak of several processes may be missing";
 
 /// Describes the likely cause of a failure of the job itself.
-pub fn cause_of_failure(view: &JobView) -> Option<String> {
+pub(crate) fn cause_of_failure(view: &JobView) -> Option<String> {
     let by_itself = matches!(view.run.reason, Reason::NonZeroExitCode | Reason::RaisedSignal);
     let exit = Some(view.run.exit)
         .filter(|_| view.run.state == JobState::Ended(End::Failed) && by_itself)?;
@@ -175,9 +175,9 @@ fn size(kib: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::tres::Allocation;
-    use crate::model::{ExitCode, Reason, Step, StepId, Tres};
-    use crate::render::fixture::{ctx, job, step};
+    use crate::fixture::{ctx, job, step};
+    use slotd_model::tres::Allocation;
+    use slotd_model::{ExitCode, Reason, Step, StepId, Tres};
 
     const TRES: Tres = Tres { cpus: 4, mem_mb: 2048, ..Tres::ZERO };
 

@@ -1,12 +1,12 @@
 //! `sstat --series`: the usage of steps over time, one line per span.
 
-use crate::model::series::{Span, StepSeries};
-use crate::model::{StepKey, Timestamp};
-use crate::render::Ctx;
-use crate::render::field::{Cut, Field, Table};
-use crate::render::layout;
-use crate::render::value::Value;
+use crate::Ctx;
+use crate::field::{Cut, Field, Table};
+use crate::layout;
+use crate::value::Value;
 use serde_json::{Value as Json, json};
+use slotd_model::series::{Span, StepSeries};
+use slotd_model::{StepKey, Timestamp};
 
 /// The field table of spans.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -112,9 +112,9 @@ pub fn json(steps: &[StepSeries]) -> Json {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::series::{GpuSpan, Series};
-    use crate::model::{JobId, StepId};
-    use crate::render::fixture::{at, ctx};
+    use crate::fixture::{at, ctx};
+    use slotd_model::series::{GpuSpan, Series};
+    use slotd_model::{JobId, StepId};
 
     fn steps() -> Vec<StepSeries> {
         let mut series = Series::default();

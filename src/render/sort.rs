@@ -1,8 +1,8 @@
 //! `-S/--sort`: the columns by which rows are sorted, and the direction of each.
 
-use crate::render::Ctx;
-use crate::render::field::{FormatError, Need, Place, Table, by_code, by_own_name};
-use crate::render::value::Value;
+use crate::Ctx;
+use crate::field::{FormatError, Need, Place, Table, by_code, by_own_name};
+use crate::value::Value;
 use std::cmp::Ordering;
 use std::marker::PhantomData;
 

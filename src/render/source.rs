@@ -1,11 +1,11 @@
 //! `slotd source`: the work tree that a job was submitted from.
 
-use crate::model::Timestamp;
-use crate::model::source::{Changes, JobSource, Taken, WorkTree};
-use crate::render::Ctx;
-use crate::render::text;
-use crate::render::time::iso;
+use crate::Ctx;
+use crate::text;
+use crate::time::iso;
 use serde_json::{Value, json};
+use slotd_model::Timestamp;
+use slotd_model::source::{Changes, JobSource, Taken, WorkTree};
 use std::borrow::Cow;
 
 /// Maximum number of files listed; `--json` has more.
@@ -86,7 +86,7 @@ pub fn json(label: &str, tree: &WorkTree, source: &JobSource) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::source::{Source, Untracked};
+    use slotd_model::source::{Source, Untracked};
 
     fn printed(changes: Result<Changes, String>) -> String {
         let tree =
@@ -95,7 +95,7 @@ mod tests {
             Source { commit: Some("4567".to_owned()), branch: Some("main".to_owned()), changes };
         let taken = Some(Taken { at: Timestamp::from_secs(0), source });
         let source = JobSource { tree: Some(tree.clone()), taken };
-        text("12", &tree, &source, &crate::render::fixture::ctx())
+        text("12", &tree, &source, &crate::fixture::ctx())
     }
 
     #[test]

@@ -5,10 +5,10 @@
 //! not use Slurm's other factors, so their columns are 0. Jobs with equal priority are ordered by
 //! submission, and arrays take turns.
 
-use crate::model::view::JobView;
-use crate::render::field::{Cut, Field, Table};
-use crate::render::value::Value;
-use crate::render::{Ctx, job, layout, sort};
+use crate::field::{Cut, Field, Table};
+use crate::value::Value;
+use crate::{Ctx, job, layout, sort};
+use slotd_model::view::JobView;
 
 /// The field table of sprio.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -156,8 +156,8 @@ pub fn weights(layout: &Layout, header: bool, ctx: &Ctx) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::Reason;
-    use crate::render::fixture::{ctx, job};
+    use crate::fixture::{ctx, job};
+    use slotd_model::Reason;
 
     fn jobs() -> Vec<JobView> {
         let plain = job(5, "a").with(|j| j.priority = 1).build();

@@ -2,11 +2,11 @@
 //!
 //! The `parse` module reads times.
 
-use crate::model::Timestamp;
-use crate::render::Ctx;
+use crate::Ctx;
 use jiff::Zoned;
 use jiff::fmt::strtime;
 use jiff::tz::TimeZone;
+use slotd_model::Timestamp;
 
 /// `SLURM_TIME_FORMAT`: the format of times.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -125,7 +125,7 @@ fn split(secs: u64) -> (u64, u64, u64, u64) {
 }
 
 /// Formats a time limit as squeue does; `UNLIMITED` for none.
-pub fn short_limit(limit: Option<u64>) -> String {
+pub(crate) fn short_limit(limit: Option<u64>) -> String {
     limit.map_or_else(|| "UNLIMITED".to_owned(), short)
 }
 
@@ -143,7 +143,7 @@ mod tests {
     }
 
     fn ctx(format: TimeFormat) -> Ctx {
-        let mut ctx = Ctx { now: at(1_795_217_994), ..crate::render::fixture::ctx() };
+        let mut ctx = Ctx { now: at(1_795_217_994), ..crate::fixture::ctx() };
         ctx.time_format = format;
         ctx
     }

@@ -1,6 +1,6 @@
 //! Colours of states, for terminals that support colours.
 
-use crate::model::{JobState, Outcome};
+use slotd_model::{JobState, Outcome};
 use std::fmt::Write as _;
 
 /// The meaning of a state for the reader.
@@ -33,7 +33,7 @@ impl Tone {
 
     /// Returns the tone of a cell with a job's state: its name or code, optionally followed by more
     /// words (`CANCELLED by 1000`).
-    pub fn of_job_cell(cell: &str) -> Tone {
+    pub(crate) fn of_job_cell(cell: &str) -> Tone {
         let word = cell.split(' ').next().unwrap_or_default();
         let state =
             JobState::ALL.into_iter().find(|state| state.name() == word || state.code() == word);
@@ -42,7 +42,7 @@ impl Tone {
 
     /// Returns the tone of a cell with the state of a node, as sinfo prints it, or of a partition.
     /// Anything that accepts no jobs is bad.
-    pub fn of_node_cell(cell: &str) -> Tone {
+    pub(crate) fn of_node_cell(cell: &str) -> Tone {
         match cell {
             "idle" | "mixed" | "mix" => Tone::Good,
             "allocated" | "alloc" => Tone::Waiting,
@@ -52,7 +52,7 @@ impl Tone {
     }
 
     /// Calls `write` and colours the text that it writes.
-    pub fn paint(self, out: &mut String, write: impl FnOnce(&mut String)) {
+    pub(crate) fn paint(self, out: &mut String, write: impl FnOnce(&mut String)) {
         // The first eight colours of ECMA-48: every terminal has them, as configured by the user.
         let colour = match self {
             Tone::Plain => return write(out),

@@ -1,7 +1,7 @@
 //! Trackable resources as text: `cpu=1,mem=100M,node=1,billing=1,gres/gpu=2`.
 
-use crate::model::Tres;
-use crate::render::size::{Units, mib};
+use crate::size::{Units, mib};
+use slotd_model::Tres;
 
 /// Formats the resources in the order of Slurm's TRES numbers, as scontrol and squeue do. Billing
 /// is the number of CPUs, as in Slurm without billing weights.
@@ -12,12 +12,12 @@ pub fn scontrol(t: &Tres, units: Units) -> String {
 }
 
 /// Formats the resources of a job in alphabetical order, as sacct does.
-pub fn sacct_job(t: &Tres, units: Units) -> String {
+pub(crate) fn sacct_job(t: &Tres, units: Units) -> String {
     format!("billing={},{}", t.cpus, sacct_step(t, units))
 }
 
 /// Formats the resources of a step in alphabetical order, as sacct does.
-pub fn sacct_step(t: &Tres, units: Units) -> String {
+pub(crate) fn sacct_step(t: &Tres, units: Units) -> String {
     let mut text = format!("cpu={}", t.cpus);
     push_gpus(&mut text, t, units);
     if t.mem_mb > 0 {

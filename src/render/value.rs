@@ -1,7 +1,7 @@
 //! The typed value of a cell, used for printing and for sorting.
 
-use crate::model::Timestamp;
-use crate::render::{Ctx, size, time};
+use crate::{Ctx, size, time};
+use slotd_model::Timestamp;
 use std::borrow::Cow;
 
 /// The value of a cell.
@@ -47,7 +47,7 @@ impl Value {
     }
 
     /// Returns the text, or Slurm's `N/A` if it does not apply.
-    pub fn or_not_available(text: Option<String>) -> Self {
+    pub(crate) fn or_not_available(text: Option<String>) -> Self {
         text.filter(|text| !text.is_empty()).map_or("N/A".into(), Value::from)
     }
 
@@ -116,7 +116,7 @@ impl From<bool> for Value {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::render::fixture::{at, ctx};
+    use crate::fixture::{at, ctx};
 
     #[test]
     fn values_sort_by_type_and_not_by_text() {

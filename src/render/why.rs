@@ -1,14 +1,14 @@
 //! `slotd why`: what keeps a job from starting, how long it may run, or why it ended.
 
-use crate::model::request::JobKind;
-use crate::model::tres::Usage;
-use crate::model::view::JobView;
-use crate::model::why::What;
-use crate::model::{ArrayRole, End, ExitCode, JobState, Reason, Step, Tres};
-use crate::render::size::{Units, kib};
-use crate::render::text::printable;
-use crate::render::{Ctx, job, seff, time};
+use crate::size::{Units, kib};
+use crate::text::printable;
+use crate::{Ctx, job, seff, time};
 use serde_json::{Value, json};
+use slotd_model::request::JobKind;
+use slotd_model::tres::Usage;
+use slotd_model::view::JobView;
+use slotd_model::why::What;
+use slotd_model::{ArrayRole, End, ExitCode, JobState, Reason, Step, Tres};
 
 /// Maximum number of failed steps listed.
 const MOST_STEPS: usize = 3;
@@ -53,7 +53,7 @@ pub fn json(view: &JobView, tail: Option<&Tail>, ctx: &Ctx, names: &Names<'_>) -
         ArrayRole::Task { array_job, task } => (Some(*array_job), Some(*task)),
         other => (other.array_job(view.id), None),
     };
-    let secs = |at: Option<crate::model::Timestamp>| at.map(crate::model::Timestamp::as_secs);
+    let secs = |at: Option<slotd_model::Timestamp>| at.map(slotd_model::Timestamp::as_secs);
     json!({
         "job_id": view.id,
         "array_job_id": array,
@@ -253,8 +253,8 @@ fn amounts(has: &Tres) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::StepId;
-    use crate::render::fixture::{ctx, job, step};
+    use crate::fixture::{ctx, job, step};
+    use slotd_model::StepId;
 
     #[test]
     fn an_escape_in_a_name_does_not_reach_a_terminal() {

@@ -10,13 +10,13 @@ use super::resources::gpu_pool::is_model;
 use super::resources::limits::LimitSet;
 use super::sizes::{check_shape, check_size, size};
 use super::types::{Config, Submission};
-use crate::model::partition::PartitionState;
-use crate::model::request::{GpuRequest, JobKind};
-use crate::model::{Job, JobRequest, Partition, Refusal, Tres};
+use slotd_model::partition::PartitionState;
+use slotd_model::request::{GpuRequest, JobKind};
+use slotd_model::{Job, JobRequest, Partition, Refusal, Tres};
 use std::collections::BTreeSet;
 
 /// The result of an accepted submission.
-pub struct Admitted {
+pub(crate) struct Admitted {
     /// The accepting partitions, as in [`Job::partition`].
     pub partition: String,
     /// The size of the job in the first of these partitions.
@@ -26,7 +26,7 @@ pub struct Admitted {
 }
 
 impl Config {
-    pub fn admit(&self, s: &Submission) -> Result<Admitted, Refusal> {
+    pub(crate) fn admit(&self, s: &Submission) -> Result<Admitted, Refusal> {
         lengths::check(s)?;
         let request = &s.request;
         if request.nodes.is_some_and(|nodes| nodes.min > 1 || nodes.max == 0) {
@@ -60,7 +60,7 @@ impl Config {
     }
 
     /// Returns the partitions that accept a job with this request, or the refusal of the first one.
-    pub fn admit_to(
+    pub(crate) fn admit_to(
         &self,
         partitions: &[&Partition],
         request: &JobRequest,
@@ -105,7 +105,7 @@ impl Config {
     }
 
     /// Returns the partitions that a job may use, in the order in which it names them.
-    pub fn partitions_for(&self, request: &JobRequest) -> Result<Vec<&Partition>, Refusal> {
+    pub(crate) fn partitions_for(&self, request: &JobRequest) -> Result<Vec<&Partition>, Refusal> {
         match &request.partition {
             None => {
                 let default = self.partitions.iter().find(|partition| partition.is_default);
@@ -116,7 +116,7 @@ impl Config {
     }
 
     /// Returns the existing partitions among those of a job.
-    pub fn partitions_of(&self, job: &Job) -> Vec<&Partition> {
+    pub(crate) fn partitions_of(&self, job: &Job) -> Vec<&Partition> {
         job.partitions().filter_map(|name| self.partition(name).ok()).collect()
     }
 
@@ -128,7 +128,7 @@ impl Config {
     }
 
     /// Fails if no GPU of the host is of the requested model. A GPU of unknown model matches any.
-    pub fn check_gpu_model(&self, gpu: &GpuRequest) -> Result<(), Refusal> {
+    pub(crate) fn check_gpu_model(&self, gpu: &GpuRequest) -> Result<(), Refusal> {
         let host = &self.host;
         match &gpu.model {
             Some(model)
@@ -143,7 +143,7 @@ impl Config {
         }
     }
 
-    pub fn unknown_partition(&self, name: &str) -> Refusal {
+    pub(crate) fn unknown_partition(&self, name: &str) -> Refusal {
         let known = self.partitions.iter().map(|partition| partition.name.clone()).collect();
         let lacks_gpus = self.all_partitions.iter().any(|hidden| hidden.name == name);
         Refusal::UnknownPartition { name: name.to_owned(), known, lacks_gpus }
@@ -155,7 +155,7 @@ impl Resources {
     ///
     /// # Errors
     /// Fails if none of them has enough resources.
-    pub fn readmit(
+    pub(crate) fn readmit(
         &self,
         request: &JobRequest,
         partitions: &[&Partition],

@@ -8,7 +8,7 @@ use super::core::Core;
 use super::line::queue::{Lane, QueueKey};
 use super::records::Record;
 use super::resources::limits::Reached;
-use crate::model::{JobId, JobState, Reason, Timestamp};
+use slotd_model::{JobId, JobState, Reason, Timestamp};
 
 impl Core {
     /// Returns the first reason, apart from free resources, that keeps a record from starting. A

@@ -7,7 +7,7 @@ use super::line::queue::Shape;
 use super::resources::capacity::{CpuSharing, Want};
 use super::sizes::size;
 use super::types::Config;
-use crate::model::{Job, Partition, Tres};
+use slotd_model::{Job, Partition, Tres};
 
 /// A job in one of its partitions.
 #[derive(Debug, Clone, Copy)]

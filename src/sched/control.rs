@@ -7,11 +7,11 @@ use super::core::Core;
 use super::ending::Ending;
 use super::records::covers;
 use super::types::{Cx, Effect, SignalTarget, StopCause};
-use crate::model::change::Change;
-use crate::model::job::{FailedLaunches, Hold};
-use crate::model::request::JobKind;
-use crate::model::run::Run;
-use crate::model::{Job, JobId, JobRef, JobState, Reason, Refusal};
+use slotd_model::change::Change;
+use slotd_model::job::{FailedLaunches, Hold};
+use slotd_model::request::JobKind;
+use slotd_model::run::Run;
+use slotd_model::{Job, JobId, JobRef, JobState, Reason, Refusal};
 
 const SIGKILL: i32 = 9;
 

@@ -12,8 +12,8 @@ use super::records::Records;
 use super::resources::Resources;
 use super::resources::node::Node;
 use super::types::{Config, Cx, Effect};
-use crate::model::partition::Host;
-use crate::model::{ClockBase, Job, JobId, JobState, Partition, Reason, Timestamp};
+use slotd_model::partition::Host;
+use slotd_model::{ClockBase, Job, JobId, JobState, Partition, Reason, Timestamp};
 
 /// The complete live state of the scheduler.
 #[derive(Debug, Clone)]

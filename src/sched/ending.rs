@@ -1,8 +1,8 @@
 //! The final states of jobs.
 
 use super::types::EndCause;
-use crate::model::request::JobKind;
-use crate::model::{End, ExitCode, ExitRecord, Job, Reason};
+use slotd_model::request::JobKind;
+use slotd_model::{End, ExitCode, ExitRecord, Job, Reason};
 
 const SIGTERM: i32 = 15;
 
@@ -63,7 +63,7 @@ impl Ending {
     }
 
     /// Returns the ending of a job that was stopped: cancelled, released, or without its client.
-    pub fn of_stopped(job: &Job, exit: ExitCode, cause: EndCause) -> Self {
+    pub(crate) fn of_stopped(job: &Job, exit: ExitCode, cause: EndCause) -> Self {
         let by = job.run.cancelled_by;
         let reason = match job.run.reason {
             // It was cancelled before it was back in the queue.

@@ -10,12 +10,12 @@ use super::ending::Ending;
 use super::resize::joined;
 use super::resources::capacity::CpuSharing;
 use super::types::{Cx, Effect};
-use crate::model::gpu::GpuShare;
-use crate::model::request::{GpuRequest, JobKind, MemRequest};
-use crate::model::resize::PartChange;
-use crate::model::tres::Allocation;
-use crate::model::update::set_cpus;
-use crate::model::{End, ExitCode, Job, JobId, JobRequest, JobState, Reason, Refusal, Tres};
+use slotd_model::gpu::GpuShare;
+use slotd_model::request::{GpuRequest, JobKind, MemRequest};
+use slotd_model::resize::PartChange;
+use slotd_model::tres::Allocation;
+use slotd_model::update::set_cpus;
+use slotd_model::{End, ExitCode, Job, JobId, JobRequest, JobState, Reason, Refusal, Tres};
 use std::sync::Arc;
 
 /// Changes a request to this size, expressed for one node regardless of how it was expressed

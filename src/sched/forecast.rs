@@ -15,8 +15,8 @@ use super::line::run_times::ExpectedEnd;
 use super::records::Record;
 use super::resources::capacity::{Capacity, Part};
 use super::types::{Estimate, ExpectedStart};
-use crate::model::partition::Host;
-use crate::model::{Job, JobId, JobState, Reason, Timestamp};
+use slotd_model::partition::Host;
+use slotd_model::{Job, JobId, JobState, Reason, Timestamp};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// The extent of a forecast: the most starts, and the most points in time to examine.

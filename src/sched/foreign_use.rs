@@ -2,10 +2,10 @@
 
 use super::core::Core;
 use super::resources::cpu_use::Lacks;
-use crate::model::cpu_use::CpuReading;
-use crate::model::gpu::GpuReading;
-use crate::model::tres::GpuUsage;
-use crate::model::{StepKey, Timestamp};
+use slotd_model::cpu_use::CpuReading;
+use slotd_model::gpu::GpuReading;
+use slotd_model::tres::GpuUsage;
+use slotd_model::{StepKey, Timestamp};
 
 impl Core {
     /// Returns whether the GPUs have to be read. True once per request; [`Core::on_gpus_read`] then

@@ -6,13 +6,13 @@
 
 use super::ending::Ending;
 use super::types::EndCause;
-use crate::model::array::TaskSet;
-use crate::model::change::{Change, Texts};
-use crate::model::exit::Trace;
-use crate::model::job::ClientProcess;
-use crate::model::request::JobKind;
-use crate::model::tres::Usage;
-use crate::model::{
+use slotd_model::array::TaskSet;
+use slotd_model::change::{Change, Texts};
+use slotd_model::exit::Trace;
+use slotd_model::job::ClientProcess;
+use slotd_model::request::JobKind;
+use slotd_model::tres::Usage;
+use slotd_model::{
     ArrayRole, End, ExitCode, Job, JobId, JobRequest, JobState, Reason, Step, StepId, Timestamp,
 };
 use std::collections::BTreeMap;
@@ -212,10 +212,10 @@ fn end(job: &mut Job, own: Option<StepId>, traces: &[Trace], now: Timestamp) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::ExitRecord;
-    use crate::model::array::TaskRange;
-    use crate::model::job::Client;
-    use crate::model::run::RunState;
+    use slotd_model::ExitRecord;
+    use slotd_model::array::TaskRange;
+    use slotd_model::job::Client;
+    use slotd_model::run::RunState;
 
     const OWNER: (&str, u32) = ("ann", 7);
     const NOW: Timestamp = Timestamp(900);

@@ -4,8 +4,8 @@ use super::choice::Choice;
 use super::core::Core;
 use super::line::queue::Place;
 use super::resources::gpu_pool::GpuPool;
-use crate::model::tres::Allocation;
-use crate::model::{Job, JobState, Reason, Tres};
+use slotd_model::tres::Allocation;
+use slotd_model::{Job, JobState, Reason, Tres};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 impl Core {

@@ -3,9 +3,9 @@
 use super::core::Core;
 use super::resources::node::MAX_DEATHS;
 use super::types::Cx;
-use crate::model::job::Hold;
-use crate::model::node::HostFault;
-use crate::model::{Job, JobId, JobState, StepId, StepKey};
+use slotd_model::job::Hold;
+use slotd_model::node::HostFault;
+use slotd_model::{Job, JobId, JobState, StepId, StepKey};
 use std::time::Duration;
 
 /// A launch this long after its decision is late. A shorter delay is not visible.

@@ -1,8 +1,8 @@
 //! The CPUs of each task of a step (srun man page, `--cpu-bind` and `--distribution`).
 
-use crate::model::binding::{CpuBind, element_for};
-use crate::model::placement::{Dealing, Distribution, MemBind, MemNodes, Placement, Spread};
-use crate::model::topology::{Level, Topology};
+use slotd_model::binding::{CpuBind, element_for};
+use slotd_model::placement::{Dealing, Distribution, MemBind, MemNodes, Placement, Spread};
+use slotd_model::topology::{Level, Topology};
 use std::collections::{BTreeSet, VecDeque};
 
 /// The requested binding and placement of tasks.
@@ -274,7 +274,8 @@ pub fn memory_of(bind: &MemBind, rank: u32, cpus: &[u32], host: &Topology) -> Ve
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::binding::Repeated;
+    use crate::testing::uniform;
+    use slotd_model::binding::Repeated;
 
     fn laid(
         bind: CpuBind,
@@ -309,7 +310,7 @@ mod tests {
     #[test]
     fn cores_are_bound_with_all_their_threads() {
         // CPUs 0 and 4, 1 and 5, 2 and 6, 3 and 7 share a core.
-        let host = Topology::uniform(1, 4, 2);
+        let host = uniform(1, 4, 2);
         assert_eq!(by_default(CpuBind::Threads, &[0, 1, 4, 5], &host, (2, 1)), [[0, 4], [1, 5]]);
         assert_eq!(by_default(CpuBind::Threads, &[0, 4], &host, (2, 1)), [[0], [4]]);
         assert_eq!(by_default(CpuBind::Cores, &[0, 1, 4, 5], &host, (2, 1)), [[0, 4], [1, 5]]);
@@ -330,7 +331,7 @@ mod tests {
     #[test]
     fn tasks_are_distributed_to_sockets_by_block_and_in_turn() {
         // Cores 0 to 3 in the first socket, 4 to 7 in the second.
-        let host = Topology::uniform(2, 4, 1);
+        let host = uniform(2, 4, 1);
         let of = |placement, tasks: (u32, u32)| {
             laid(CpuBind::Cores, placement, &all(&host), &host, tasks)
         };
@@ -363,7 +364,7 @@ mod tests {
 
     #[test]
     fn tasks_bind_to_the_sockets_and_numa_nodes_of_their_cores() {
-        let host = Topology::uniform(2, 2, 2);
+        let host = uniform(2, 2, 2);
         let job = [0, 1, 2, 4, 5, 6];
         let halves = [vec![0, 1, 4, 5], vec![2, 6]];
         for bind in [CpuBind::Sockets, CpuBind::Ldoms, CpuBind::RankLdom] {
@@ -383,7 +384,7 @@ mod tests {
 
     #[test]
     fn tasks_that_use_up_the_cpus_get_their_own_and_others_share() {
-        let host = Topology::uniform(1, 4, 2);
+        let host = uniform(1, 4, 2);
         let auto = |cpus: &[u32], tasks| by_default(CpuBind::Auto, cpus, &host, tasks);
         assert_eq!(auto(&[0, 4], (1, 1)), [[0, 4]]);
         assert_eq!(auto(&[0, 4, 1, 5], (2, 1)), [[0, 4], [1, 5]], "one core each");
@@ -411,7 +412,7 @@ mod tests {
 
     #[test]
     fn memory_comes_from_the_nodes_of_the_cpus_or_the_named_ones() {
-        let host = Topology::uniform(2, 2, 1);
+        let host = uniform(2, 2, 1);
         let of = |nodes: MemNodes, rank, cpus: &[u32]| {
             memory_of(&MemBind { nodes, ..MemBind::default() }, rank, cpus, &host)
         };
@@ -430,7 +431,7 @@ mod tests {
     #[test]
     fn a_map_repeats_and_must_stay_within_the_job() {
         let once = |value| Repeated { value, times: 1 };
-        let host = Topology::uniform(1, 4, 1);
+        let host = uniform(1, 4, 1);
         let map = CpuBind::MapCpu(vec![once(0), once(2)]);
         assert_eq!(by_default(map.clone(), &[0, 1, 2], &host, (3, 1)), [[0], [2], [0]]);
         let within = |bind: &CpuBind, ntasks, job: &[u32]| {

@@ -2,8 +2,8 @@
 //! no more than a launch can pass on.
 
 use super::types::Submission;
-use crate::model::request::KeptText;
-use crate::model::{JobRequest, Refusal};
+use slotd_model::request::KeptText;
+use slotd_model::{JobRequest, Refusal};
 
 /// The longest script, in bytes (slurm.conf, `max_script_size`).
 const SCRIPT: usize = 4 << 20;

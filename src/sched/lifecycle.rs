@@ -10,12 +10,12 @@ use super::ending::Ending;
 use super::records::Outlook;
 use super::records::steps::end_of_command;
 use super::types::{Cx, Effect, EndCause, StopCause};
-use crate::model::change::Change;
-use crate::model::job::{Client, ClientProcess};
-use crate::model::request::JobKind;
-use crate::model::run::{Run, RunState};
-use crate::model::tres::Usage;
-use crate::model::{ArrayRole, End, ExitCode, ExitRecord, Job, JobId, JobState, Reason, Timestamp};
+use slotd_model::change::Change;
+use slotd_model::job::{Client, ClientProcess};
+use slotd_model::request::JobKind;
+use slotd_model::run::{Run, RunState};
+use slotd_model::tres::Usage;
+use slotd_model::{ArrayRole, End, ExitCode, ExitRecord, Job, JobId, JobState, Reason, Timestamp};
 
 impl Core {
     /// Re-evaluates the dependents of all jobs whose state has changed, the dependents of those

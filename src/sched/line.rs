@@ -1,24 +1,24 @@
 //! The queue, the timers, the steps that wait inside a job, and expected run times.
 
-pub mod backfill;
-pub mod queue;
-pub mod run_times;
+pub(crate) mod backfill;
+pub(crate) mod queue;
+pub(crate) mod run_times;
 
 use super::choice::Choice;
 use super::records::{Record, Records};
 use super::resources::ledger::Ledger;
 use super::types::StepAsker;
-use crate::model::diagnostics::RoundFacts;
-use crate::model::{ArrayRole, Job, JobId, JobRequest, Partition, StepRequest, Timestamp};
 use backfill::Running;
 use queue::{Place, Queue, QueueKey, rank};
 use run_times::{ExpectedEnd, RunTimes, expected_end};
+use slotd_model::diagnostics::RoundFacts;
+use slotd_model::{ArrayRole, Job, JobId, JobRequest, Partition, StepRequest, Timestamp};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// A step that waits for resources.
 #[derive(Debug, Clone)]
-pub struct StepWait {
+pub(crate) struct StepWait {
     pub request: StepRequest,
     pub asker: StepAsker,
 }
@@ -46,7 +46,7 @@ impl Line {
     }
 
     /// Requests another round, because a job in the queue may be able to start now.
-    pub fn request_round(&mut self) {
+    pub(crate) fn request_round(&mut self) {
         self.queue.request_round();
     }
 
@@ -84,12 +84,12 @@ impl Line {
         self.timers.insert((at, id));
     }
 
-    pub fn next_timer(&self) -> Option<Timestamp> {
+    pub(crate) fn next_timer(&self) -> Option<Timestamp> {
         self.timers.first().map(|(at, _)| *at)
     }
 
     /// Returns a record that is due for re-evaluation.
-    pub fn take_due(&mut self, now: Timestamp) -> Option<JobId> {
+    pub(crate) fn take_due(&mut self, now: Timestamp) -> Option<JobId> {
         self.next_timer().filter(|at| *at <= now)?;
         self.timers.pop_first().map(|(_, id)| id)
     }
@@ -104,44 +104,44 @@ impl Line {
         self.expiring.insert(id);
     }
 
-    pub fn take_expiring(&mut self) -> BTreeSet<JobId> {
+    pub(crate) fn take_expiring(&mut self) -> BTreeSet<JobId> {
         std::mem::take(&mut self.expiring)
     }
 
-    pub fn add_step_wait(&mut self, job: JobId, wait: StepWait) {
+    pub(crate) fn add_step_wait(&mut self, job: JobId, wait: StepWait) {
         self.step_waits.entry(job).or_default().push_back(wait);
     }
 
     /// Removes and returns the waiting steps of a job, in the order of their requests.
-    pub fn take_step_waits(&mut self, job: JobId) -> VecDeque<StepWait> {
+    pub(crate) fn take_step_waits(&mut self, job: JobId) -> VecDeque<StepWait> {
         self.step_waits.remove(&job).unwrap_or_default()
     }
 
     /// Stores the steps that are still waiting.
-    pub fn set_step_waits(&mut self, job: JobId, waits: VecDeque<StepWait>) {
+    pub(crate) fn set_step_waits(&mut self, job: JobId, waits: VecDeque<StepWait>) {
         if !waits.is_empty() {
             self.step_waits.insert(job, waits);
         }
     }
 
     /// Returns the jobs with a step that waits under this ticket.
-    pub fn jobs_with_ticket(&self, ticket: u64) -> Vec<JobId> {
+    pub(crate) fn jobs_with_ticket(&self, ticket: u64) -> Vec<JobId> {
         let has = |waits: &VecDeque<StepWait>| waits.iter().any(|wait| wait.asker.ticket == ticket);
         self.step_waits.iter().filter(|(_, waits)| has(waits)).map(|(job, _)| *job).collect()
     }
 
     /// Returns how many seconds jobs like this usually take, or `None` if none has ended yet.
-    pub fn usual_secs(&self, request: &JobRequest) -> Option<u64> {
+    pub(crate) fn usual_secs(&self, request: &JobRequest) -> Option<u64> {
         self.run_times.expected_secs(request)
     }
 
     /// Returns when a job is expected to release its resources.
-    pub fn expected_end(&self, job: &Job, now: Timestamp) -> ExpectedEnd {
+    pub(crate) fn expected_end(&self, job: &Job, now: Timestamp) -> ExpectedEnd {
         expected_end(job, self.usual_secs(&job.request), now)
     }
 
     /// Records the run time of a job that ended well, to predict later jobs of its name.
-    pub fn note_length(&mut self, job: &Job) {
+    pub(crate) fn note_length(&mut self, job: &Job) {
         let took = job.elapsed(job.run.end.unwrap_or_default());
         self.run_times.note(&job.request, took.as_secs());
     }
@@ -151,12 +151,12 @@ impl Line {
         self.last_round
     }
 
-    pub fn begin_round(&mut self) {
+    pub(crate) fn begin_round(&mut self) {
         self.last_round = RoundFacts::default();
     }
 
     /// Counts a record that was considered. `is_behind`: a job ahead of it is blocked.
-    pub fn count_try(&mut self, has_started: bool, is_behind: bool) {
+    pub(crate) fn count_try(&mut self, has_started: bool, is_behind: bool) {
         let facts = &mut self.last_round;
         facts.tried += 1;
         facts.behind += u64::from(is_behind);

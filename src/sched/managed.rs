@@ -6,10 +6,10 @@
 
 use super::core::Core;
 use super::types::Cx;
-use crate::model::job::ClientProcess;
-use crate::model::resize::ManagersPart;
-use crate::model::tres::Allocation;
-use crate::model::{Job, JobId, JobRef, JobState, Refusal, Step, StepId, Tres};
+use slotd_model::job::ClientProcess;
+use slotd_model::resize::ManagersPart;
+use slotd_model::tres::Allocation;
+use slotd_model::{Job, JobId, JobRef, JobState, Refusal, Step, StepId, Tres};
 use std::time::Duration;
 
 /// The most step numbers that a manager may request at once.

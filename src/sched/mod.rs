@@ -34,6 +34,13 @@
 //! | `site` | changes that the owner of the host makes |
 //! | `invariants` | conditions that must always hold, for the tests |
 
+// A bug in the handling of one request must not end the daemon, which owns the queue.
+#![cfg_attr(
+    not(test),
+    warn(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::unreachable)
+)]
+#![warn(unreachable_pub)]
+
 mod admit;
 mod blockers;
 mod choice;
@@ -69,11 +76,12 @@ mod why;
 mod withdraw;
 mod words;
 
-#[cfg(test)]
+#[cfg(any(test, feature = "test-support"))]
 mod invariants;
 #[cfg(test)]
 mod properties;
-#[cfg(test)]
+#[cfg(any(test, feature = "test-support"))]
+#[allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "only tests use it")]
 pub mod testing;
 #[cfg(test)]
 mod tests;

@@ -10,12 +10,12 @@
 
 use super::records::Records;
 use super::types::{Cx, Effect};
-use crate::model::change::Change;
-use crate::model::dependency::DependencyTerm;
-use crate::model::mail::{MailKind, MailTypes};
-use crate::model::memo::{MemoBody, MemoKey, Tally};
-use crate::model::notice::{Audience, Channel, Event, Notice};
-use crate::model::{End, Job, JobId, JobState, Reason, Timestamp};
+use slotd_model::change::Change;
+use slotd_model::dependency::DependencyTerm;
+use slotd_model::mail::{MailKind, MailTypes};
+use slotd_model::memo::{MemoBody, MemoKey, Tally};
+use slotd_model::notice::{Audience, Channel, Event, Notice};
+use slotd_model::{End, Job, JobId, JobState, Reason, Timestamp};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// The jobs of a chain that are in memory, by submission.
@@ -27,7 +27,7 @@ struct Chain {
 
 /// The counters, and the notifications already sent.
 #[derive(Debug, Clone, Default)]
-pub struct Notifications {
+pub(crate) struct Notifications {
     audience: Audience,
     tallies: BTreeMap<MemoKey, Tally>,
     chains: HashMap<JobId, Chain>,
@@ -46,16 +46,16 @@ pub struct Notifications {
 }
 
 impl Notifications {
-    pub fn new(audience: Audience) -> Self {
+    pub(crate) fn new(audience: Audience) -> Self {
         Notifications { audience, ..Notifications::default() }
     }
 
-    pub fn set_audience(&mut self, audience: Audience) {
+    pub(crate) fn set_audience(&mut self, audience: Audience) {
         self.audience = audience;
     }
 
     /// Turns notifications off or on.
-    pub fn set_quiet(&mut self, is_quiet: bool) {
+    pub(crate) fn set_quiet(&mut self, is_quiet: bool) {
         self.is_quiet = is_quiet;
     }
 
@@ -120,13 +120,13 @@ fn is_permanent(job: &Job, reason: Reason) -> bool {
 
 impl Notifications {
     /// Returns the mail types that the job requests, if mail can be sent.
-    pub fn mail_types(&self, job: &Job) -> Option<MailTypes> {
+    pub(crate) fn mail_types(&self, job: &Job) -> Option<MailTypes> {
         let text = job.request.mail_type.as_deref().filter(|_| self.audience.mail)?;
         Some(MailTypes::of(text))
     }
 
     /// Handles a record whose state has just changed from `from`.
-    pub fn note(&mut self, records: &Records, job: &Job, from: JobState, now: Timestamp) {
+    pub(crate) fn note(&mut self, records: &Records, job: &Job, from: JobState, now: Timestamp) {
         if self.audience.is_empty() {
             return;
         }
@@ -260,7 +260,7 @@ impl Notifications {
     }
 
     /// Handles a job that ran and returns to the queue.
-    pub fn notify_requeue(&mut self, job: &Job, now: Timestamp) {
+    pub(crate) fn notify_requeue(&mut self, job: &Job, now: Timestamp) {
         let Some(types) = self.mail_types(job).filter(|types| !self.is_quiet && types.requeue)
         else {
             return;
@@ -271,7 +271,7 @@ impl Notifications {
     }
 
     /// Returns when the next email about the job's time limit is due.
-    pub fn limit_mail_due(&self, job: &Job) -> Option<Timestamp> {
+    pub(crate) fn limit_mail_due(&self, job: &Job) -> Option<Timestamp> {
         let percent = self.next_limit_mail(job)?;
         let secs = job.request.time_limit_secs?;
         let us =
@@ -291,7 +291,7 @@ impl Notifications {
 
     /// Sends mail about how much of a running job's time limit has passed. If several percentages
     /// have passed, only the highest is sent.
-    pub fn notify_limit_by_clock(&mut self, job: &Job, now: Timestamp) {
+    pub(crate) fn notify_limit_by_clock(&mut self, job: &Job, now: Timestamp) {
         let mut due = None;
         while let Some(percent) = self.next_limit_mail(job)
             && self.limit_mail_due(job).is_some_and(|at| at <= now)
@@ -304,7 +304,7 @@ impl Notifications {
         }
     }
 
-    pub fn notify_limit_reached(&mut self, job: &Job, now: Timestamp) {
+    pub(crate) fn notify_limit_reached(&mut self, job: &Job, now: Timestamp) {
         if self.mail_types(job).is_some_and(|types| types.limit_after(99).is_some()) {
             self.notify_limit_percent(job, 100, now);
         }
@@ -318,7 +318,7 @@ impl Notifications {
 
     /// Notes that a record has no place in the queue. If it is pending, the next round checks
     /// whether it can ever have one.
-    pub fn suspect(&mut self, job: &Job) {
+    pub(crate) fn suspect(&mut self, job: &Job) {
         if self.audience.is_empty() || job.run.state != JobState::Pending {
             return;
         }
@@ -330,18 +330,18 @@ impl Notifications {
     }
 
     /// Returns the pending records noted since the last call.
-    pub fn take_suspects(&mut self) -> BTreeSet<JobId> {
+    pub(crate) fn take_suspects(&mut self) -> BTreeSet<JobId> {
         std::mem::take(&mut self.suspects)
     }
 
     /// Returns whether the job can never start for this reason and this has not been reported yet.
-    pub fn is_new_never(&self, job: &Job, reason: Reason) -> bool {
+    pub(crate) fn is_new_never(&self, job: &Job, reason: Reason) -> bool {
         let was_sent = self.never.get(&job.id).is_some_and(|sent| sent.contains(&reason));
         is_permanent(job, reason) && !was_sent
     }
 
     /// Reports that a job can never start.
-    pub fn notify_never(&mut self, job: &Job, reason: Reason, why: &str, now: Timestamp) {
+    pub(crate) fn notify_never(&mut self, job: &Job, reason: Reason, why: &str, now: Timestamp) {
         let mut notice = Notice { reason, ..Notice::of(job, Event::Never, now) };
         notice.text = format!("job {} ({}) can never start: {why}", notice.job_id, notice.name);
         let is_mailed = reason == Reason::DependencyNeverSatisfied
@@ -355,7 +355,7 @@ impl Notifications {
     }
 
     /// Links a job with a dependency to the jobs that it depends on.
-    pub fn link(&mut self, records: &Records, id: JobId, now: Timestamp) {
+    pub(crate) fn link(&mut self, records: &Records, id: JobId, now: Timestamp) {
         if !self.audience.wants(Event::Chain) {
             return;
         }
@@ -432,7 +432,7 @@ impl Notifications {
     }
 
     /// Handles a record that has left the memory, so that no job can depend on it any more.
-    pub fn forget(&mut self, records: &Records, id: JobId, submission: JobId) {
+    pub(crate) fn forget(&mut self, records: &Records, id: JobId, submission: JobId) {
         self.suspects.remove(&id);
         if records.array(submission).is_none() {
             self.leave_chain(submission);
@@ -440,7 +440,7 @@ impl Notifications {
     }
 
     /// Emits the notifications and memos that result from the changes so far.
-    pub fn emit(&mut self, records: &Records, cx: &mut Cx) {
+    pub(crate) fn emit(&mut self, records: &Records, cx: &mut Cx) {
         for key in std::mem::take(&mut self.touched) {
             self.notify_if_ended(records, key, cx.now);
         }
@@ -504,7 +504,7 @@ impl Notifications {
 
     /// Returns all memos. Fails if anything has not been emitted yet.
     #[cfg(test)]
-    pub fn memos(&self) -> Result<BTreeMap<MemoKey, MemoBody>, String> {
+    pub(crate) fn memos(&self) -> Result<BTreeMap<MemoKey, MemoBody>, String> {
         if !self.dirty.is_empty() || !self.out.is_empty() || !self.touched.is_empty() {
             return Err(format!("not emitted: {:?} {:?} {:?}", self.dirty, self.out, self.touched));
         }
@@ -516,8 +516,8 @@ impl Notifications {
     }
 
     /// Checks that members and chains agree, and that each chain has a live member.
-    #[cfg(test)]
-    pub fn check_chains(&self, records: &Records) -> Result<(), String> {
+    #[cfg(any(test, feature = "test-support"))]
+    pub(crate) fn check_chains(&self, records: &Records) -> Result<(), String> {
         let members = self.chains.iter().flat_map(|(root, chain)| {
             let live = chain.live.iter().map(|member| (*root, *member, true));
             live.chain(chain.ended.iter().map(|member| (*root, *member, false)))
@@ -541,7 +541,12 @@ impl Notifications {
 
     /// Restores the counters and sent notifications of an earlier daemon. Call it once, after the
     /// recovery.
-    pub fn recall(&mut self, records: &Records, memos: Vec<(MemoKey, MemoBody)>, now: Timestamp) {
+    pub(crate) fn recall(
+        &mut self,
+        records: &Records,
+        memos: Vec<(MemoKey, MemoBody)>,
+        now: Timestamp,
+    ) {
         let audience = self.audience;
         for (key, body) in memos {
             // Memos that are not restored are deleted from the store, or written again.

@@ -6,8 +6,8 @@ use super::line::backfill::{Round, Verdict};
 use super::line::queue::QueueKey;
 use super::resources::capacity::Part;
 use super::types::{Cx, Effect};
-use crate::model::request::JobKind;
-use crate::model::{JobId, JobState, Reason};
+use slotd_model::request::JobKind;
+use slotd_model::{JobId, JobState, Reason};
 use std::sync::Arc;
 
 /// The most jobs of the queue to examine for one that can be tried.

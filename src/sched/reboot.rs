@@ -7,7 +7,7 @@
 
 use super::core::Core;
 use super::types::{Cx, EndCause};
-use crate::model::{ExitCode, ExitRecord, JobId, StepId, StepKey, Timestamp};
+use slotd_model::{ExitCode, ExitRecord, JobId, StepId, StepKey, Timestamp};
 
 /// The traces of a job that was running when the machine went down.
 #[derive(Debug, Clone)]

@@ -4,35 +4,35 @@
 //! indexes are always correct and no caller has to know about them.
 
 mod array;
-pub mod depend;
+pub(crate) mod depend;
 mod find;
 mod gates;
 mod gpu_usage;
 mod index;
-#[cfg(test)]
+#[cfg(any(test, feature = "test-support"))]
 mod invariants;
 mod outlook;
 mod requests;
-pub mod steps;
+pub(crate) mod steps;
 mod waits;
 
-pub use array::{ArrayGroup, covers};
-pub use waits::{Outlook, Status, Waits};
+pub(crate) use array::{ArrayGroup, covers};
+pub(crate) use waits::{Outlook, Status, Waits};
 
 use super::ending::Ending;
 use super::line::queue::Place;
 use super::types::Cx;
-use crate::model::change::{Change, Texts};
-use crate::model::job::ClientProcess;
-use crate::model::{ClockBase, Job, JobId, JobRequest, JobState, Timestamp};
 use index::{Facts, NameGroup};
 use requests::Requests;
+use slotd_model::change::{Change, Texts};
+use slotd_model::job::ClientProcess;
+use slotd_model::{ClockBase, Job, JobId, JobRequest, JobState, Timestamp};
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 
 /// The most ended records kept in memory. The store has them all; a large array must not fill the
 /// memory with ended tasks.
-pub const ENDED_IN_MEMORY: usize = 10_000;
+pub(crate) const ENDED_IN_MEMORY: usize = 10_000;
 
 /// A job record, and the data that the core derives from it.
 #[derive(Debug, Clone, Default)]
@@ -103,7 +103,7 @@ impl Records {
         self.active.iter().filter_map(|id| self.get(*id))
     }
 
-    pub fn active_jobs(&self) -> impl Iterator<Item = &Job> {
+    pub(crate) fn active_jobs(&self) -> impl Iterator<Item = &Job> {
         self.active().map(|record| &record.job)
     }
 
@@ -121,7 +121,7 @@ impl Records {
     }
 
     /// Returns the array that a record belongs to.
-    pub fn array_of(&self, job: &Job) -> Option<&ArrayGroup> {
+    pub(crate) fn array_of(&self, job: &Job) -> Option<&ArrayGroup> {
         self.array(job.array_job_id()?)
     }
 
@@ -131,7 +131,7 @@ impl Records {
     }
 
     /// Returns the records of an array, or the single record of any other job.
-    pub fn of_submission(&self, submission: JobId) -> impl Iterator<Item = JobId> {
+    pub(crate) fn of_submission(&self, submission: JobId) -> impl Iterator<Item = JobId> {
         let tasks = self.array(submission).map(|group| &group.records);
         let alone = if tasks.is_none() { Some(submission) } else { None };
         tasks.into_iter().flatten().copied().chain(alone)
@@ -146,7 +146,7 @@ impl Records {
     }
 
     /// Returns whether every record has ended.
-    pub fn have_all_ended(&self) -> bool {
+    pub(crate) fn have_all_ended(&self) -> bool {
         self.names.values().all(HashMap::is_empty)
     }
 
@@ -161,11 +161,11 @@ impl Records {
     }
 
     /// Ensures that no new record gets an ID below `next`.
-    pub fn count_from(&mut self, next: JobId) {
+    pub(crate) fn count_from(&mut self, next: JobId) {
         self.last_id = self.last_id.max(next.0.saturating_sub(1));
     }
 
-    pub fn allot_id(&mut self) -> JobId {
+    pub(crate) fn allot_id(&mut self) -> JobId {
         let id = self.next_id();
         self.last_id = id.0;
         id
@@ -224,7 +224,12 @@ impl Records {
     /// Changes a job's state and returns the previous one. Returns `None` and changes nothing if
     /// the state machine forbids the transition.
     #[must_use]
-    pub fn transition(&mut self, id: JobId, to: JobState, now: Timestamp) -> Option<JobState> {
+    pub(crate) fn transition(
+        &mut self,
+        id: JobId,
+        to: JobState,
+        now: Timestamp,
+    ) -> Option<JobState> {
         let from = self.job(id).map(|job| job.run.state).filter(|from| from.can_become(to))?;
         self.edit(id, |job| {
             if let Some(since) = job.run.suspended_at.filter(|_| from == JobState::Suspended) {
@@ -243,7 +248,7 @@ impl Records {
     }
 
     /// Returns a record whose state has changed, once for each change.
-    pub fn take_changed(&mut self) -> Option<JobId> {
+    pub(crate) fn take_changed(&mut self) -> Option<JobId> {
         self.changed.pop_front()
     }
 
@@ -253,7 +258,7 @@ impl Records {
     }
 
     /// Counts a start.
-    pub fn note_start(&mut self, id: JobId) {
+    pub(crate) fn note_start(&mut self, id: JobId) {
         self.starts += 1;
         if let Some(record) = self.jobs.get_mut(&id) {
             record.start_order = self.starts;
@@ -261,7 +266,7 @@ impl Records {
     }
 
     /// Replaces the queue places of a record and returns the previous ones.
-    pub fn set_places(&mut self, id: JobId, places: Vec<Place>) -> Box<[Place]> {
+    pub(crate) fn set_places(&mut self, id: JobId, places: Vec<Place>) -> Box<[Place]> {
         let record = self.jobs.get_mut(&id);
         record
             .map(|record| std::mem::replace(&mut record.places, places.into()))
@@ -303,7 +308,7 @@ impl Records {
 
     /// Saves a record that was just split from the compact record `from`, and `from` itself. They
     /// may be the same record.
-    pub fn save_split(&mut self, id: JobId, from: JobId, cx: &mut Cx) {
+    pub(crate) fn save_split(&mut self, id: JobId, from: JobId, cx: &mut Cx) {
         if id != from
             && let Some(job) = self.stored(id)
         {
@@ -315,7 +320,7 @@ impl Records {
 
     /// Schedules an ended record for removal from memory, `age_secs` after its end or after
     /// `known`, whichever is later.
-    pub fn forget_later(&mut self, id: JobId, known: Timestamp, age_secs: u64) {
+    pub(crate) fn forget_later(&mut self, id: JobId, known: Timestamp, age_secs: u64) {
         if let Some(job) = self.job(id).filter(|job| job.run.state.is_terminal()) {
             let end = job.run.end.unwrap_or(job.submit).max(known);
             self.purges.insert((end.plus_secs(age_secs), id));
@@ -323,13 +328,13 @@ impl Records {
     }
 
     /// Returns when the next ended record leaves the memory.
-    pub fn next_forgetting(&self) -> Option<Timestamp> {
+    pub(crate) fn next_forgetting(&self) -> Option<Timestamp> {
         self.purges.first().map(|(at, _)| *at)
     }
 
     /// Returns a record that ended long enough ago to be forgotten, or an old one if there are too
     /// many.
-    pub fn take_overdue(&mut self, age_secs: u64, now: Timestamp) -> Option<JobId> {
+    pub(crate) fn take_overdue(&mut self, age_secs: u64, now: Timestamp) -> Option<JobId> {
         while let Some(&(at, id)) = self.purges.first() {
             let is_crowded = self.purges.len() > ENDED_IN_MEMORY;
             if at > now && !is_crowded {

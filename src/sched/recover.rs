@@ -8,8 +8,8 @@ use super::core::Core;
 use super::records::depend::Known;
 use super::resources::capacity::Part;
 use super::types::{Config, EndedJob};
-use crate::model::memo::{MemoBody, MemoKey};
-use crate::model::{Job, JobId, StepId, Timestamp};
+use slotd_model::memo::{MemoBody, MemoKey};
+use slotd_model::{Job, JobId, StepId, Timestamp};
 
 impl Core {
     /// Rebuilds the state. `jobs`: every record that has not ended, and those that ended within

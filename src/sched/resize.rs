@@ -16,11 +16,11 @@ use super::resources::cpu_pick;
 use super::resources::limits::LimitSet;
 use super::sizes::{check_size, size};
 use super::types::{Cx, Effect};
-use crate::model::change::Change;
-use crate::model::job::ClientProcess;
-use crate::model::resize::{GivenBack, PartChange};
-use crate::model::tres::Allocation;
-use crate::model::{Job, JobId, JobRequest, Refusal, Timestamp, Tres};
+use slotd_model::change::Change;
+use slotd_model::job::ClientProcess;
+use slotd_model::resize::{GivenBack, PartChange};
+use slotd_model::tres::Allocation;
+use slotd_model::{Job, JobId, JobRequest, Refusal, Timestamp, Tres};
 use std::collections::BTreeSet;
 
 /// Returns an allocation extended by another one.
@@ -324,7 +324,7 @@ impl Core {
             let had = job.run.alloc.replace(alloc.into()).map_or(0, |had| had.tres.mem_mb);
             job.run.shrinks = has_too_much(job);
             // A step that requested no memory has that of the job.
-            let shares = |step: &&mut crate::model::Step| {
+            let shares = |step: &&mut slotd_model::Step| {
                 !step.state.is_terminal() && step.alloc.tres.mem_mb == had
             };
             for step in job.steps.iter_mut().filter(|_| had != mem_mb).filter(shares) {
@@ -341,7 +341,7 @@ impl Core {
     /// Returns whether a manager reports which of the job's resources are in use: the manager is
     /// running, or steps of it are.
     pub fn is_shared_out(&self, id: JobId) -> bool {
-        let is_managed = |step: &crate::model::Step| step.managed && !step.state.is_terminal();
+        let is_managed = |step: &slotd_model::Step| step.managed && !step.state.is_terminal();
         self.resources.managers().has(id)
             || self.job(id).is_some_and(|job| job.steps.iter().any(is_managed))
     }

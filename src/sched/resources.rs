@@ -3,31 +3,31 @@
 //! Only the [`Ledger`] records allocations; everything that is allocated, released or lost goes
 //! through here.
 
-pub mod capacity;
-pub mod cpu_pick;
-pub mod cpu_use;
+pub(crate) mod capacity;
+pub(crate) mod cpu_pick;
+pub(crate) mod cpu_use;
 mod gates;
-pub mod gpu_pool;
-pub mod gpu_use;
-pub mod ledger;
-pub mod limits;
-pub mod machine;
-pub mod managers;
-pub mod node;
+pub(crate) mod gpu_pool;
+pub(crate) mod gpu_use;
+pub(crate) mod ledger;
+pub(crate) mod limits;
+pub(crate) mod machine;
+pub(crate) mod managers;
+pub(crate) mod node;
 mod outages;
-pub mod readings;
+pub(crate) mod readings;
 
 use super::records::Records;
 use super::types::Config;
-use crate::model::partition::Host;
-use crate::model::tres::Allocation;
-use crate::model::{JobId, Partition, Timestamp, Tres};
 use capacity::Part;
 use cpu_use::{CpuUse, Lacks};
 use gpu_use::GpuUse;
 use ledger::Ledger;
 use managers::Managers;
 use node::Node;
+use slotd_model::partition::Host;
+use slotd_model::tres::Allocation;
+use slotd_model::{JobId, Partition, Timestamp, Tres};
 
 #[derive(Debug, Clone)]
 pub struct Resources {
@@ -60,7 +60,7 @@ impl Resources {
         &self.config.host
     }
 
-    pub fn ledger(&self) -> &Ledger {
+    pub(crate) fn ledger(&self) -> &Ledger {
         &self.ledger
     }
 
@@ -76,7 +76,7 @@ impl Resources {
         &self.managers
     }
 
-    pub fn managers_mut(&mut self) -> &mut Managers {
+    pub(crate) fn managers_mut(&mut self) -> &mut Managers {
         &mut self.managers
     }
 
@@ -100,13 +100,13 @@ impl Resources {
     }
 
     /// Records whether a pending job waits for GPUs, or for CPUs, that processes outside jobs use.
-    pub fn note_wait(&mut self, job: JobId, for_gpus: bool, for_cpus: bool) {
+    pub(crate) fn note_wait(&mut self, job: JobId, for_gpus: bool, for_cpus: bool) {
         self.gpu_use.readings.note_wait(job, for_gpus);
         self.cpu_use.readings.note_wait(job, for_cpus);
     }
 
     /// Requests the readings that a job lacks to start.
-    pub fn want_readings(&mut self, lacks: Lacks) {
+    pub(crate) fn want_readings(&mut self, lacks: Lacks) {
         if lacks.gpus {
             self.gpu_use.readings.want();
         }

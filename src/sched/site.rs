@@ -2,11 +2,11 @@
 
 use super::core::Core;
 use super::types::{Config, Cx, Effect};
-use crate::model::node::Drains;
-use crate::model::partition::{Host, Machine};
-use crate::model::topology::Place;
-use crate::model::{JobState, Refusal, Timestamp};
-use crate::parse::partition::{self, PartitionError, Written};
+use slotd_model::node::Drains;
+use slotd_model::partition::{Host, Machine};
+use slotd_model::topology::Place;
+use slotd_model::{JobState, Refusal, Timestamp};
+use slotd_parse::partition::{self, PartitionError, Written};
 
 impl Core {
     /// Updates the hardware of the machine. Parts that have disappeared are lost until they return.

@@ -3,20 +3,20 @@
 
 use super::resources::gpu_pool::is_model;
 use super::types::Config;
-use crate::model::gpu::{Gpu, GpuShare};
-use crate::model::partition::Host;
-use crate::model::placement::Placement;
-use crate::model::refusal::Place;
-use crate::model::request::MemRequest;
-use crate::model::topology::Topology;
-use crate::model::{JobRequest, JobState, Partition, Refusal, Tres};
+use slotd_model::gpu::{Gpu, GpuShare};
+use slotd_model::partition::Host;
+use slotd_model::placement::Placement;
+use slotd_model::refusal::Place;
+use slotd_model::request::MemRequest;
+use slotd_model::topology::Topology;
+use slotd_model::{JobRequest, JobState, Partition, Refusal, Tres};
 use std::collections::BTreeSet;
 
 /// Returns the resources that a job holds while it runs, computed from its request. CPUs: `ntasks *
 /// cpus-per-task` (with `--overcommit` those of one task), at least `--mincpus` and
 /// `--cpus-per-gpu` for each GPU, and at least the named CPUs. Memory: as requested, 512 MB by
 /// default. GPUs: as requested, 1 by default in a GPU partition.
-pub fn size(request: &JobRequest, partition: &Partition, config: &Config) -> Tres {
+pub(crate) fn size(request: &JobRequest, partition: &Partition, config: &Config) -> Tres {
     let tasks = request.task_count();
     let gpu = &request.gpu;
     let gpus = gpu.count(tasks).unwrap_or(u32::from(partition.is_gpu));
@@ -44,7 +44,7 @@ pub fn size(request: &JobRequest, partition: &Partition, config: &Config) -> Tre
 
 /// Returns the CPUs to allocate for `cpus` usable ones when only some threads of each core are
 /// used, or few tasks may share a core: the other threads stay idle.
-pub fn in_whole_cores(cpus: u32, tasks: u32, placement: &Placement, host: &Topology) -> u32 {
+pub(crate) fn in_whole_cores(cpus: u32, tasks: u32, placement: &Placement, host: &Topology) -> u32 {
     let for_tasks = placement.ntasks_per_core.map(|most| tasks.div_ceil(most.max(1)));
     if placement.threads().is_none() && for_tasks.is_none() {
         return cpus;
@@ -56,7 +56,7 @@ pub fn in_whole_cores(cpus: u32, tasks: u32, placement: &Placement, host: &Topol
 }
 
 /// Fails if no socket or core of the host has the requested shape.
-pub fn check_shape(request: &JobRequest, host: &Topology) -> Result<(), Refusal> {
+pub(crate) fn check_shape(request: &JobRequest, host: &Topology) -> Result<(), Refusal> {
     let Placement {
         sockets_per_node, cores_per_socket, threads_per_core, ntasks_per_socket, ..
     } = request.placement;
@@ -74,12 +74,12 @@ pub fn check_shape(request: &JobRequest, host: &Topology) -> Result<(), Refusal>
 }
 
 /// Fails for more tasks than a step may have: each is a process that the launch creates.
-pub fn check_tasks(asked: u32, max: u32) -> Result<(), Refusal> {
+pub(crate) fn check_tasks(asked: u32, max: u32) -> Result<(), Refusal> {
     if asked > max { Err(Refusal::TooManyTasks { asked, max }) } else { Ok(()) }
 }
 
 /// Fails if even the empty partition does not have this much.
-pub fn check_size(
+pub(crate) fn check_size(
     request: &JobRequest,
     tres: &Tres,
     partition: &Partition,
@@ -164,6 +164,6 @@ fn check_gpus(
 }
 
 /// Returns whether a job in this state may change its size.
-pub fn may_resize(state: JobState) -> bool {
+pub(crate) fn may_resize(state: JobState) -> bool {
     matches!(state, JobState::Running | JobState::Suspended)
 }

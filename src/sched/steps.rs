@@ -12,13 +12,13 @@ use super::resources::cpu_pick;
 use super::resources::gpu_pool::{GpuPool, GpuWant};
 use super::sizes::{check_tasks, in_whole_cores};
 use super::types::{Cx, Effect, EndCause, StepAsker, StepStart};
-use crate::model::gpu::GpuShare;
-use crate::model::node::NodeParts;
-use crate::model::partition::Host;
-use crate::model::resize::PartChange;
-use crate::model::step_request::StepKind;
-use crate::model::tres::Allocation;
-use crate::model::{ExitRecord, Job, JobId, JobState, Refusal, Step, StepKey, StepRequest, Tres};
+use slotd_model::gpu::GpuShare;
+use slotd_model::node::NodeParts;
+use slotd_model::partition::Host;
+use slotd_model::resize::PartChange;
+use slotd_model::step_request::StepKind;
+use slotd_model::tres::Allocation;
+use slotd_model::{ExitRecord, Job, JobId, JobState, Refusal, Step, StepKey, StepRequest, Tres};
 use std::collections::{BTreeSet, VecDeque};
 
 fn is_live(step: &Step) -> bool {

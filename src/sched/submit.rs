@@ -7,10 +7,10 @@ use super::line::queue::shown_priority;
 use super::records::Record;
 use super::records::depend::Known;
 use super::types::{Cx, Estimate, Submission};
-use crate::model::change::{Change, Texts};
-use crate::model::job::{Client, Hold};
-use crate::model::request::JobKind;
-use crate::model::{ArrayRole, Job, JobId, JobRequest, Refusal, Timestamp};
+use slotd_model::change::{Change, Texts};
+use slotd_model::job::{Client, Hold};
+use slotd_model::request::JobKind;
+use slotd_model::{ArrayRole, Job, JobId, JobRequest, Refusal, Timestamp};
 use std::sync::Arc;
 
 impl Core {

@@ -7,6 +7,7 @@ mod choices;
 mod control;
 mod cpus;
 mod dependencies;
+pub(crate) mod double;
 mod ends;
 mod gpus;
 mod node;
@@ -21,16 +22,17 @@ mod timers;
 mod updates;
 mod why;
 
+use self::double::Double;
 use super::testing::*;
 use super::view::own_step;
 use super::*;
-use crate::model::array::ArraySpec;
-use crate::model::dependency::{Dependency, DependencyKind, DependencyTerm};
-use crate::model::job::ClientProcess;
-use crate::model::job::Hold;
-use crate::model::request::{GpuRequest, MemRequest};
-use crate::model::update::Update;
-use crate::model::*;
+use slotd_model::array::ArraySpec;
+use slotd_model::dependency::{Dependency, DependencyKind, DependencyTerm};
+use slotd_model::job::ClientProcess;
+use slotd_model::job::Hold;
+use slotd_model::request::{GpuRequest, MemRequest};
+use slotd_model::update::Update;
+use slotd_model::*;
 
 use DependencyKind::{After, AfterAny, AfterCorr, AfterNotOk, AfterOk, Expand};
 

@@ -6,7 +6,7 @@
 use super::core::Core;
 use super::ending::Ending;
 use super::types::{Cx, StopCause};
-use crate::model::{JobId, JobState, Reason, Timestamp};
+use slotd_model::{JobId, JobState, Reason, Timestamp};
 
 impl Core {
     /// Returns the earliest time at which `on_due` has something to do. With `None`, sleep until

@@ -1,18 +1,18 @@
 //! The interface between the core and its caller: facts and commands in, changes and effects out.
 
 use super::resources::machine::Capacities;
-use crate::model::batch_tasks::BatchTasks;
-use crate::model::change::{Change, LaunchTexts};
-use crate::model::job::{Client, ClientProcess};
-use crate::model::limit::Limit;
-use crate::model::notice::{Audience, Notice};
-use crate::model::partition::Host;
-use crate::model::resize::PartChange;
-use crate::model::tres::Allocation;
-use crate::model::{
+use slotd_model::batch_tasks::BatchTasks;
+use slotd_model::change::{Change, LaunchTexts};
+use slotd_model::job::{Client, ClientProcess};
+use slotd_model::limit::Limit;
+use slotd_model::notice::{Audience, Notice};
+use slotd_model::partition::Host;
+use slotd_model::resize::PartChange;
+use slotd_model::tres::Allocation;
+use slotd_model::{
     ExitRecord, Job, JobId, JobRequest, Partition, Refusal, StepId, StepKey, Timestamp,
 };
-use crate::parse::hours::Zone;
+use slotd_parse::hours::Zone;
 
 /// Facts about the host, and its settings.
 #[derive(Debug, Clone)]
@@ -140,7 +140,7 @@ pub enum Effect {
 
 impl Effect {
     /// Returns the effect that sets the job's current time limit, or `None` if it has not started.
-    pub fn set_time_limit(job: &Job) -> Option<Effect> {
+    pub(crate) fn set_time_limit(job: &Job) -> Option<Effect> {
         let (limit_secs, suspended_us) = (job.request.time_limit_secs, job.run.suspended_us);
         Some(Effect::SetTimeLimit { job: job.id, limit_secs, start: job.run.start?, suspended_us })
     }
@@ -204,7 +204,7 @@ pub struct Submission {
     /// The store's records of the jobs that the dependency names (see [`dependency_targets`]). Jobs
     /// that are still in memory may be omitted.
     ///
-    /// [`dependency_targets`]: crate::sched::dependency_targets
+    /// [`dependency_targets`]: crate::dependency_targets
     pub ended: Vec<EndedJob>,
 }
 

@@ -12,12 +12,12 @@ use super::line::queue::shown_priority;
 use super::resources::capacity::Part;
 use super::sizes::{check_tasks, may_resize};
 use super::types::{Cx, Effect, EndedJob};
-use crate::model::change::Change;
-use crate::model::job::Hold;
-use crate::model::request::JobKind;
-use crate::model::resize::PartChange;
-use crate::model::update::{Stage, Update};
-use crate::model::{ArrayRole, Job, JobId, JobRef, JobRequest, JobState, Refusal, Timestamp, Tres};
+use slotd_model::change::Change;
+use slotd_model::job::Hold;
+use slotd_model::request::JobKind;
+use slotd_model::resize::PartChange;
+use slotd_model::update::{Stage, Update};
+use slotd_model::{ArrayRole, Job, JobId, JobRef, JobRequest, JobState, Refusal, Timestamp, Tres};
 use std::sync::Arc;
 
 /// The properties of a command's keys that decide which jobs it affects.

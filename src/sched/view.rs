@@ -5,16 +5,16 @@
 use super::core::Core;
 use super::records::Record;
 use super::types::PartitionLoad;
-use crate::model::batch_tasks::BatchTasks;
-use crate::model::brief::BriefJob;
-use crate::model::job::Hold;
-use crate::model::view::JobView;
-use crate::model::{End, ExitCode, Job, JobId, JobState, Partition, Step, StepId, Timestamp};
+use slotd_model::batch_tasks::BatchTasks;
+use slotd_model::brief::BriefJob;
+use slotd_model::job::Hold;
+use slotd_model::view::JobView;
+use slotd_model::{End, ExitCode, Job, JobId, JobState, Partition, Step, StepId, Timestamp};
 
 /// Returns the step of the script (`12.batch`) or of the command of `srun --no-wait` (`12.0`),
 /// derived from the record, since the step starts and ends with the job. `None` for allocations and
 /// for jobs that have not started.
-pub fn own_step(job: &Job) -> Option<Step> {
+pub(crate) fn own_step(job: &Job) -> Option<Step> {
     let id = job.own_step_id()?;
     let (name, ntasks) = match id {
         StepId::Batch => ("batch".to_string(), 1),

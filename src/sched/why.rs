@@ -13,12 +13,12 @@ use super::records::{Status, Waits};
 use super::resources::capacity::{Capacity, Want};
 use super::resources::limits::Reached;
 use super::types::Cx;
-use crate::model::dependency::DependencyTerm;
-use crate::model::job::Hold;
-use crate::model::tres::Allocation;
-use crate::model::view::JobView;
-use crate::model::why::{Awaited, Blocker, Holder, Shortage, Standing, Until, What};
-use crate::model::{Job, JobState, Reason, Timestamp, Tres};
+use slotd_model::dependency::DependencyTerm;
+use slotd_model::job::Hold;
+use slotd_model::tres::Allocation;
+use slotd_model::view::JobView;
+use slotd_model::why::{Awaited, Blocker, Holder, Shortage, Standing, Until, What};
+use slotd_model::{Job, JobState, Reason, Timestamp, Tres};
 
 impl Core {
     /// Adds to the view of a pending job everything that keeps it from starting. The cost grows

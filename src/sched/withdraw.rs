@@ -3,8 +3,8 @@
 use super::core::Core;
 use super::ending::Ending;
 use super::types::Cx;
-use crate::model::tres::Usage;
-use crate::model::{JobId, JobRef, JobState, Reason};
+use slotd_model::tres::Usage;
+use slotd_model::{JobId, JobRef, JobState, Reason};
 
 impl Core {
     /// Removes a job, or an array with all its tasks, as if it had never been submitted, and
@@ -39,10 +39,11 @@ impl Core {
 #[cfg(test)]
 mod tests {
     use super::super::testing::*;
+    use super::super::tests::double::Double;
     use super::*;
-    use crate::model::End;
-    use crate::model::Reason;
-    use crate::model::dependency::DependencyKind;
+    use slotd_model::End;
+    use slotd_model::Reason;
+    use slotd_model::dependency::DependencyKind;
 
     /// Withdraws a job that was never stored, and checks that no record remains.
     fn withdraw(d: &mut Double, id: JobId) {

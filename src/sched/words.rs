@@ -3,11 +3,11 @@
 
 use super::records::Record;
 use super::resources::Resources;
-use crate::model::dependency::DependencyTerm;
-use crate::model::node::ranges;
-use crate::model::why::{Awaited, Blocker, Holder, Shortage, Standing, Until, What};
-use crate::model::{Job, JobId, JobRef, Reason, Timestamp, Tres, counted};
-use crate::parse::hours::Zone;
+use slotd_model::dependency::DependencyTerm;
+use slotd_model::node::ranges;
+use slotd_model::why::{Awaited, Blocker, Holder, Shortage, Standing, Until, What};
+use slotd_model::{Job, JobId, JobRef, Reason, Timestamp, Tres, counted};
+use slotd_parse::hours::Zone;
 
 /// The most jobs to name.
 const MOST_NAMED: usize = 3;
@@ -114,8 +114,8 @@ impl Resources {
             }
             What::TooLarge { .. } if reason == Reason::ReqNodeNotAvail => {
                 let parts = &self.host().drained;
-                let cpus = crate::model::node::ranges(&parts.cpus);
-                let gpus = crate::model::node::ranges(&parts.gpus);
+                let cpus = slotd_model::node::ranges(&parts.cpus);
+                let gpus = slotd_model::node::ranges(&parts.gpus);
                 let named = [("CPUs=", cpus), ("Gres=gpu:", gpus)]
                     .into_iter()
                     .filter(|(_, ids)| !ids.is_empty());

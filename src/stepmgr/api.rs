@@ -167,8 +167,8 @@ pub struct Status {
 
 /// Timestamps that serialize as fractional seconds.
 mod seconds {
-    use crate::model::Timestamp;
     use serde::{Deserialize, Deserializer, Serialize, Serializer};
+    use slotd_model::Timestamp;
 
     /// Seconds since 1970, to the microsecond.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]

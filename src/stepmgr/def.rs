@@ -61,7 +61,7 @@ impl Command {
     }
 
     /// Returns the first word without its directory, as the name of an unnamed step.
-    pub fn first_word(&self) -> String {
+    pub(crate) fn first_word(&self) -> String {
         // A line may begin with variable assignments: `LC_ALL=C sort`.
         let is_variable = |word: &&str| {
             let name = word.split_once('=').map_or("", |(name, _)| name);
@@ -127,7 +127,7 @@ pub struct After {
 }
 
 impl After {
-    pub fn is_pattern(&self) -> bool {
+    pub(crate) fn is_pattern(&self) -> bool {
         self.name.contains(['*', '?'])
     }
 }
@@ -157,7 +157,7 @@ const LONGEST_DELAY: u64 = 3600;
 
 impl Retry {
     /// Returns the delay in seconds after this many attempts.
-    pub fn delay_after(self, attempts: u32) -> u64 {
+    pub(crate) fn delay_after(self, attempts: u32) -> u64 {
         let doubled = 1u64.checked_shl(attempts.saturating_sub(1)).unwrap_or(u64::MAX);
         self.delay_secs.saturating_mul(doubled).min(LONGEST_DELAY)
     }

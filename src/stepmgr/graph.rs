@@ -5,7 +5,7 @@
 //! million.
 
 use super::def::{After, StepDef, Wanted};
-use crate::parse::suggest;
+use slotd_parse::suggest;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::ops::Bound;
 use std::sync::Arc;

@@ -7,12 +7,12 @@
 use super::def::StepDef;
 
 pub mod expand;
-pub mod foreach;
+mod foreach;
 pub mod json;
 pub mod lines;
 pub mod spec;
 mod text;
-pub mod toml_file;
+mod toml_file;
 mod words;
 
 use expand::Expander;

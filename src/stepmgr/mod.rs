@@ -13,6 +13,13 @@
 //!                                                      └──────────┴──► skipped, cancelled
 //! ```
 
+// A bug in the handling of one request must not end the daemon, which owns the queue.
+#![cfg_attr(
+    not(test),
+    warn(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::unreachable)
+)]
+#![warn(unreachable_pub)]
+
 pub mod api;
 pub mod core;
 pub mod def;

@@ -6,10 +6,10 @@
 //! daemon can replace them.
 
 use super::def::Ask;
-use crate::model::node::NodeParts;
-use crate::model::resize::GivenBack;
-use crate::model::tres::Allocation;
-use crate::model::{Tres, counted};
+use slotd_model::node::NodeParts;
+use slotd_model::resize::GivenBack;
+use slotd_model::tres::Allocation;
+use slotd_model::{Tres, counted};
 use std::collections::BTreeSet;
 
 /// The resources of the manager.
@@ -111,7 +111,7 @@ impl Resources {
     }
 
     /// Sets the CPUs and GPUs that no step may use. All others become usable again.
-    pub fn set_out(&mut self, out: NodeParts) {
+    pub(crate) fn set_out(&mut self, out: NodeParts) {
         self.out = out;
         self.resize(self.whole.clone(), self.owed);
     }
@@ -127,12 +127,12 @@ impl Resources {
     }
 
     /// Returns whether part of an allocation is out of use.
-    pub fn is_out(&self, alloc: &Allocation) -> bool {
+    pub(crate) fn is_out(&self, alloc: &Allocation) -> bool {
         !alloc.parts().within(&self.out).is_empty()
     }
 
     /// Returns whether the request could ever be satisfied without the resources that are owed.
-    pub fn could_hold(&self, ask: &Ask) -> bool {
+    pub(crate) fn could_hold(&self, ask: &Ask) -> bool {
         let there = self.whole.tres.minus(&self.owed);
         let gpus = self.whole.gpu_ids.len().saturating_sub(self.owed.gpus as usize);
         ask.cpus <= there.cpus

@@ -2,9 +2,9 @@
 //! delays others.
 
 use super::run::NOT_UTF8;
-use crate::model::ExitCode;
-use crate::stepmgr::api::Event;
 use nix::sys::socket::{MsgFlags, send};
+use slotd_model::ExitCode;
+use slotd_stepmgr::api::Event;
 use std::collections::BTreeSet;
 use std::io::{self, ErrorKind, Read};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
@@ -57,7 +57,7 @@ impl Api {
             Err(e) if e.kind() != ErrorKind::NotFound => return Err(e),
             _ => {}
         }
-        let listener = crate::sys::socket::bind(path)?;
+        let listener = slotd_sys::socket::bind(path)?;
         listener.set_nonblocking(true)?;
         Ok(Api { path: path.to_owned(), listener, clients: Vec::new(), next_id: 0 })
     }

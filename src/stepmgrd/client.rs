@@ -1,11 +1,11 @@
 //! The client side of the manager's socket, for the commands that talk to a running manager.
 
-use crate::exec::job_dirs;
-use crate::model::JobId;
-use crate::stepmgr::api::Event;
-use crate::sys::paths::Paths;
-use crate::sys::{lock, root_dirs, socket};
 use serde::Serialize;
+use slotd_exec::job_dirs;
+use slotd_model::JobId;
+use slotd_stepmgr::api::Event;
+use slotd_sys::paths::Paths;
+use slotd_sys::{lock, root_dirs, socket};
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;

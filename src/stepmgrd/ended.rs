@@ -1,8 +1,8 @@
 //! The state of steps after their manager has ended, read from its journal.
 
-use crate::exec::step_journal::{self, Entry, Past};
-use crate::model::{End, ExitCode, Outcome, StepId};
-use crate::stepmgr::core::{Row, StepOutcome};
+use slotd_exec::step_journal::{self, Entry, Past};
+use slotd_model::{End, ExitCode, Outcome, StepId};
+use slotd_stepmgr::core::{Row, StepOutcome};
 use std::collections::{BTreeMap, HashMap};
 use std::io;
 use std::path::Path;
@@ -149,10 +149,10 @@ fn of_entries(entries: &[Entry]) -> Vec<Known> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::exec::step_journal::StepEnd;
-    use crate::model::tres::{Allocation, Usage};
-    use crate::model::{JobId, Timestamp, Tres};
-    use crate::stepmgr::def::Command;
+    use slotd_exec::step_journal::StepEnd;
+    use slotd_model::tres::{Allocation, Usage};
+    use slotd_model::{JobId, Timestamp, Tres};
+    use slotd_stepmgr::def::Command;
 
     fn head(file: &str, resumed: bool) -> Entry {
         Entry::Head { job: JobId(1), run: 0, file: file.to_owned(), resumed }
@@ -162,11 +162,10 @@ mod tests {
         let text = format!("[[step]]\nname = '{name}'\ncommand = 'x'");
         let tres = Tres { cpus: 1, ..Tres::ZERO };
         let whole = Allocation { tres, ..Allocation::default() };
-        let mut core = crate::stepmgr::core::Core::new(whole, Default::default(), None);
+        let mut core = slotd_stepmgr::core::Core::new(whole, Default::default(), None);
         let read = |_: &str| Err(String::new());
-        let form = crate::stepmgr::language::Form::Toml;
-        core.add(crate::stepmgr::language::parse(form, "f", &text, &read, &mut 0).unwrap())
-            .unwrap();
+        let form = slotd_stepmgr::language::Form::Toml;
+        core.add(slotd_stepmgr::language::parse(form, "f", &text, &read, &mut 0).unwrap()).unwrap();
         let entry = core.entry(0).unwrap();
         assert_eq!(entry.command, Command::Shell("x".into()));
         let record =

@@ -1,16 +1,16 @@
 //! Builds the launcher's orders for a step that is about to start, and its record.
 
-use crate::exec::environment::{Environment, task_environment};
-use crate::exec::launch_spec::{LaunchSpec, TaskSpec};
-use crate::exec::step_launcher::{Launch, Order};
-use crate::model::job::ClientProcess;
-use crate::model::request::{GpuRequest, MemRequest};
-use crate::model::tres::{Allocation, Usage};
-use crate::model::{ArrayRole, ExitCode, JobState, Step, StepId, StepKey, StepRequest, Timestamp};
-use crate::parse::filename::{self, FilenameVars};
-use crate::protocol::answer::ManagedJob;
-use crate::protocol::request::{StepLaunch, Stream};
-use crate::stepmgr::core::Entry;
+use slotd_exec::environment::{Environment, task_environment};
+use slotd_exec::launch_spec::{LaunchSpec, TaskSpec};
+use slotd_exec::step_launcher::{Launch, Order};
+use slotd_model::job::ClientProcess;
+use slotd_model::request::{GpuRequest, MemRequest};
+use slotd_model::tres::{Allocation, Usage};
+use slotd_model::{ArrayRole, ExitCode, JobState, Step, StepId, StepKey, StepRequest, Timestamp};
+use slotd_parse::filename::{self, FilenameVars};
+use slotd_protocol::answer::ManagedJob;
+use slotd_protocol::request::{StepLaunch, Stream};
+use slotd_stepmgr::core::Entry;
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};

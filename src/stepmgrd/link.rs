@@ -5,12 +5,12 @@ use crate::client::connection::{
     ClientError, Connection, RECONNECT_TIMEOUT, reopen, watch_for_daemon,
 };
 use crate::client::watch::FileWatch;
-use crate::model::job::ClientProcess;
-use crate::model::{JobId, StepId};
-use crate::protocol::answer::{Answer, ManagedJob};
-use crate::protocol::frame::FrameError;
-use crate::protocol::request::Request;
-use crate::sys::paths::Paths;
+use slotd_model::job::ClientProcess;
+use slotd_model::{JobId, StepId};
+use slotd_protocol::answer::{Answer, ManagedJob};
+use slotd_protocol::frame::FrameError;
+use slotd_protocol::request::Request;
+use slotd_sys::paths::Paths;
 use std::os::fd::{AsFd, BorrowedFd};
 
 /// The job and its manager.

@@ -1,8 +1,8 @@
 //! The work of earlier managers: the journal to resume from, and the state of each step.
 
-use crate::exec::step_journal::{self, Entry, Past};
-use crate::model::{End, ExitCode, Timestamp};
-use crate::stepmgr::core::{Core, StepOutcome};
+use slotd_exec::step_journal::{self, Entry, Past};
+use slotd_model::{End, ExitCode, Timestamp};
+use slotd_stepmgr::core::{Core, StepOutcome};
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -106,8 +106,8 @@ pub fn restore(core: &mut Core, pasts: BTreeMap<String, Past>, again: bool) -> V
 /// Returns end entries for steps whose manager and launcher were killed, so that no process
 /// recorded their ends.
 pub fn lost_ends(entries: &[Entry], now: Timestamp) -> Vec<step_journal::StepEnd> {
-    let end = |step: crate::model::Step| {
-        let crate::model::StepId::Num(number) = step.id else { return None };
+    let end = |step: slotd_model::Step| {
+        let slotd_model::StepId::Num(number) = step.id else { return None };
         Some(step_journal::StepEnd {
             step: number,
             state: End::Failed,

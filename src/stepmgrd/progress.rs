@@ -1,7 +1,7 @@
 //! Progress output: a live line on a terminal, plain lines in a log.
 
-use crate::stepmgr::core::Counts;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
+use slotd_stepmgr::core::Counts;
 use std::fmt;
 use std::io::{IsTerminal, Write};
 use std::time::Duration;

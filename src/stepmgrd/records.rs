@@ -2,9 +2,9 @@
 //! stored them.
 
 use super::link::{Identity, Link};
-use crate::exec::step_journal::{Entry, Journal};
-use crate::model::{Step, StepId};
-use crate::protocol::request::Request;
+use slotd_exec::step_journal::{Entry, Journal};
+use slotd_model::{Step, StepId};
+use slotd_protocol::request::Request;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, Read, Write};

@@ -6,19 +6,19 @@ use super::launches::{self, Launches};
 use super::link::{Identity, Link, LinkEvent};
 use super::progress::{Progress, words};
 use super::records::Records;
-use crate::exec::step_journal::{Entry, Journal, StepEnd};
-use crate::exec::step_launcher::{Ended, Fact, Order};
-use crate::exec::wire;
-use crate::model::tres::Usage;
-use crate::model::{ExitCode, JobRef, Step, Timestamp, counted};
-use crate::protocol::frame::Decoder;
-use crate::protocol::request::{ControlAction, Request};
-use crate::stepmgr::api::{Event, Seconds};
-use crate::stepmgr::core::{Core, Effect, Halt, StepOutcome};
-use crate::sys::{clock, proc, socket};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
+use slotd_exec::step_journal::{Entry, Journal, StepEnd};
+use slotd_exec::step_launcher::{Ended, Fact, Order};
+use slotd_exec::wire;
+use slotd_model::tres::Usage;
+use slotd_model::{ExitCode, JobRef, Step, Timestamp, counted};
+use slotd_protocol::frame::Decoder;
+use slotd_protocol::request::{ControlAction, Request};
+use slotd_stepmgr::api::{Event, Seconds};
+use slotd_stepmgr::core::{Core, Effect, Halt, StepOutcome};
+use slotd_sys::{clock, proc, socket};
 use std::collections::HashMap;
 use std::io::{self, Read};
 use std::os::fd::{AsFd, AsRawFd};
@@ -526,8 +526,8 @@ impl Shell {
             let is_answered = |event: &LinkEvent| match event {
                 LinkEvent::Answer(answer) => matches!(
                     **answer,
-                    crate::protocol::answer::Answer::Recorded
-                        | crate::protocol::answer::Answer::Refused(_)
+                    slotd_protocol::answer::Answer::Recorded
+                        | slotd_protocol::answer::Answer::Refused(_)
                 ),
                 LinkEvent::Disconnected | LinkEvent::Reconnected => true,
             };

@@ -2,16 +2,16 @@
 //!
 //! Its own read-only connection keeps long queries from delaying commits.
 
-use crate::model::change::LaunchTexts;
-use crate::model::query::JobQuery;
-use crate::model::{Job, JobId, JobRef, JobState};
-use crate::store::error::StoreError;
-use crate::store::load::{Columns, Key, KeyColumns};
-use crate::store::schema::{jobs, requests};
-use crate::store::{load, open, runs};
+use crate::error::StoreError;
+use crate::load::{Columns, Key, KeyColumns};
+use crate::schema::{jobs, requests};
+use crate::{load, open, runs};
 use diesel::dsl::{InnerJoin, IntoBoxed, Select};
 use diesel::prelude::*;
 use diesel::sqlite::{Sqlite, SqliteConnection};
+use slotd_model::change::LaunchTexts;
+use slotd_model::query::JobQuery;
+use slotd_model::{Job, JobId, JobRef, JobState};
 use std::path::Path;
 
 /// A read-only connection to the database, used alongside the writer.
@@ -98,7 +98,7 @@ impl Reader {
     ///
     /// # Errors
     /// Fails if the database cannot be read or holds a record that no version of slotd writes.
-    #[cfg(test)]
+    #[cfg(any(test, feature = "test-support"))]
     pub fn job(&mut self, job: JobId) -> Result<Option<Job>, StoreError> {
         let named = JobQuery { jobs: vec![JobRef::job(job)], ..JobQuery::default() };
         Ok(self.accounting(&named)?.into_iter().find(|found| found.id == job))
@@ -245,13 +245,14 @@ fn only_terminal(filter: &JobQuery) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::End;
-    use crate::model::array::{TaskRange, TaskSet};
-    use crate::model::{ArrayRole, Timestamp};
-    use crate::store::testing::{Place, any_jobs, ended_job, insert, job, put};
+    use crate::testing::{Place, ended_job, insert, job, put};
+    use crate::tests::any_jobs;
     use proptest::collection::vec;
     use proptest::option;
     use proptest::prelude::*;
+    use slotd_model::End;
+    use slotd_model::array::{TaskRange, TaskSet};
+    use slotd_model::{ArrayRole, Timestamp};
 
     fn any_filter() -> impl Strategy<Value = JobQuery> {
         let words = |from: &'static [&'static str]| {

@@ -3,16 +3,16 @@
 //! Diffs are compressed and stored once, even if several submissions share one. When their total
 //! size exceeds the limit, the least recently used ones are deleted.
 
-use crate::model::Timestamp;
-use crate::store::error::StoreError;
-use crate::store::intern::hash;
-use crate::store::schema::{diffs, sources};
+use crate::error::StoreError;
+use crate::intern::hash;
+use crate::schema::{diffs, sources};
 use diesel::dsl::{delete, exists, insert_into, not, update};
 use diesel::prelude::*;
 use diesel::sqlite::SqliteConnection;
 use flate2::Compression;
 use flate2::read::ZlibDecoder;
 use flate2::write::ZlibEncoder;
+use slotd_model::Timestamp;
 use std::collections::BTreeSet;
 use std::io::{self, Read, Write};
 use std::sync::Arc;

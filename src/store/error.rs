@@ -1,6 +1,6 @@
 //! Errors of the database.
 
-use crate::model::StoreFault;
+use slotd_model::StoreFault;
 use std::path::PathBuf;
 
 /// A failure of the store. It holds text instead of diesel's error so that it can be cloned and

@@ -4,9 +4,9 @@
 //! a deleted file are lost when the daemon exits. In addition, a query that opens the database by
 //! its path must not read a different file.
 
-use crate::model::StoreFault;
-use crate::store::error::StoreError;
-use crate::store::open::beside;
+use crate::error::StoreError;
+use crate::open::beside;
+use slotd_model::StoreFault;
 use std::fs;
 use std::io;
 use std::os::unix::fs::MetadataExt;
@@ -73,8 +73,8 @@ impl OpenFiles {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::store::testing::{Place, all, insert, job, put};
-    use crate::store::{Reader, Store};
+    use crate::testing::{Place, all, insert, job, put};
+    use crate::{Reader, Store};
     use std::os::unix::fs::symlink;
 
     /// Commits job 9 and returns the fault, if any.

@@ -4,19 +4,19 @@
 //! in small batches and checks each one again. Data shared between records (requests and scripts)
 //! is deleted with the last record that uses it.
 
-use crate::model::dependency::{Dependency, DependencyTerm};
-use crate::model::{End, Job, JobId, JobRef, JobState, Timestamp};
-use crate::store::error::StoreError;
-use crate::store::intern::remove_unused_texts;
-use crate::store::load;
-use crate::store::row::{Number, from_json, job_id};
-use crate::store::schema::{history, jobs, launches, requests};
-use crate::store::{Reader, Store, sources};
+use crate::error::StoreError;
+use crate::intern::remove_unused_texts;
+use crate::load;
+use crate::row::{Number, from_json, job_id};
+use crate::schema::{history, jobs, launches, requests};
+use crate::{Reader, Store, sources};
 use diesel::connection::SimpleConnection;
 use diesel::dsl::{delete, exists, insert_into, not, select};
 use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Text};
 use diesel::sqlite::SqliteConnection;
+use slotd_model::dependency::{Dependency, DependencyTerm};
+use slotd_model::{End, Job, JobId, JobRef, JobState, Timestamp};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The maximum number of pages that one batch returns to the file system.
@@ -389,11 +389,11 @@ fn remove_unused_launches(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::array::TaskSet;
-    use crate::model::change::Change;
-    use crate::model::dependency::DependencyKind;
-    use crate::model::{ArrayRole, Job, JobRequest, StepId};
-    use crate::store::testing::{Place, all, ended_job, insert, insert_with, job, put, step};
+    use crate::testing::{Place, all, ended_job, insert, insert_with, job, put, step};
+    use slotd_model::array::TaskSet;
+    use slotd_model::change::Change;
+    use slotd_model::dependency::DependencyKind;
+    use slotd_model::{ArrayRole, Job, JobRequest, StepId};
     use std::sync::Arc;
 
     fn count(store: &mut Store, table: &str) -> i64 {

@@ -3,13 +3,13 @@
 //! A hash finds a candidate, then the bytes are compared. The hash must be fast and stable but need
 //! not be secret.
 
-use crate::model::JobRequest;
-use crate::store::error::StoreError;
-use crate::store::row::to_json;
-use crate::store::schema::{launches, requests, sources, texts};
+use crate::error::StoreError;
+use crate::row::to_json;
+use crate::schema::{launches, requests, sources, texts};
 use diesel::dsl::{delete, exists, not, select};
 use diesel::prelude::*;
 use diesel::sqlite::SqliteConnection;
+use slotd_model::JobRequest;
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::{Arc, Weak};
 
@@ -72,12 +72,12 @@ impl Recent {
 
 impl Interned {
     /// Forgets everything, since after a rollback the rows may not exist.
-    pub fn clear(&mut self) {
+    pub(crate) fn clear(&mut self) {
         *self = Interned::default();
     }
 
     /// Records the row of a request.
-    pub fn remember(&mut self, request: &Arc<JobRequest>, request_id: i64) {
+    pub(crate) fn remember(&mut self, request: &Arc<JobRequest>, request_id: i64) {
         if self.held.len() >= self.sweep_at.max(SWEEP_AT_LEAST) {
             self.held.retain(|_, (request, _)| request.strong_count() > 0);
             self.sweep_at = self.held.len() * 2;
@@ -86,7 +86,7 @@ impl Interned {
     }
 
     /// Returns the row of a request, inserting it if no recent row is equal.
-    pub fn request_row(
+    pub(crate) fn request_row(
         &mut self,
         conn: &mut SqliteConnection,
         request: &Arc<JobRequest>,
@@ -112,7 +112,7 @@ impl Interned {
     }
 
     /// Returns the row of a script or an environment, inserting it if no recent row is equal.
-    pub fn text_row(
+    pub(crate) fn text_row(
         &mut self,
         conn: &mut SqliteConnection,
         body: &[u8],

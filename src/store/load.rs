@@ -1,16 +1,16 @@
 //! Converts rows to jobs, and implements the queries that the writer and the reader share.
 
-use crate::model::change::LaunchTexts;
-use crate::model::run::RunState;
-use crate::model::{End, Job, JobId, JobRef, JobRequest, JobState, Step, Timestamp};
-use crate::store::error::StoreError;
-use crate::store::row::{JobRow, StepRow, from_json, job_id};
-use crate::store::schema::{jobs, launches, requests, steps, texts};
+use crate::error::StoreError;
+use crate::row::{JobRow, StepRow, from_json, job_id};
+use crate::schema::{jobs, launches, requests, steps, texts};
 use diesel::dsl::sql;
 use diesel::expression::SqlLiteral;
 use diesel::prelude::*;
 use diesel::sql_types::BigInt;
 use diesel::sqlite::SqliteConnection;
+use slotd_model::change::LaunchTexts;
+use slotd_model::run::RunState;
+use slotd_model::{End, Job, JobId, JobRef, JobRequest, JobState, Step, Timestamp};
 use std::collections::HashMap;
 use std::sync::Arc;
 

@@ -1,10 +1,10 @@
 //! Stores the state of notifications across restarts.
 
-use crate::model::memo::{MemoBody, MemoKey};
-use crate::store::row::{from_json, to_json};
-use crate::store::schema::memos;
-use crate::store::{Store, StoreError};
+use crate::row::{from_json, to_json};
+use crate::schema::memos;
+use crate::{Store, StoreError};
 use diesel::prelude::*;
+use slotd_model::memo::{MemoBody, MemoKey};
 
 pub(super) fn put(
     conn: &mut SqliteConnection,
@@ -61,10 +61,10 @@ impl Store {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::change::Change;
-    use crate::model::memo::Tally;
-    use crate::model::{JobId, Timestamp};
-    use crate::store::testing::{Place, put as commit};
+    use crate::testing::{Place, put as commit};
+    use slotd_model::change::Change;
+    use slotd_model::memo::Tally;
+    use slotd_model::{JobId, Timestamp};
 
     #[test]
     fn memos_are_stored_by_key() {

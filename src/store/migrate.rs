@@ -5,7 +5,7 @@ use diesel::prelude::*;
 use diesel::sqlite::{Sqlite, SqliteConnection};
 use diesel_migrations::{EmbeddedMigrations, MigrationHarness, embed_migrations};
 
-const MIGRATIONS: EmbeddedMigrations = embed_migrations!("migrations");
+const MIGRATIONS: EmbeddedMigrations = embed_migrations!("../../migrations");
 
 /// diesel's table of applied migrations.
 const RECORD: &str = "__diesel_schema_migrations";
@@ -82,21 +82,21 @@ pub(super) fn bring_up_to_date(conn: &mut SqliteConnection) -> diesel::migration
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::array::{TaskRange, TaskSet};
-    use crate::model::job::{Client, ClientProcess, Hold};
-    use crate::model::query::JobQuery;
-    use crate::model::run::{Run, RunState};
-    use crate::model::tres::{Allocation, Spread, TaskUsage, Usage};
-    use crate::model::{
+    use crate::row::{JobRow, RunRow, StepRow};
+    use crate::schema::{
+        diffs, history, jobs, launches, memos, notices, requests, runs, sources, steps, texts,
+    };
+    use crate::testing::{Place, all};
+    use diesel::connection::SimpleConnection;
+    use slotd_model::array::{TaskRange, TaskSet};
+    use slotd_model::job::{Client, ClientProcess, Hold};
+    use slotd_model::query::JobQuery;
+    use slotd_model::run::{Run, RunState};
+    use slotd_model::tres::{Allocation, Spread, TaskUsage, Usage};
+    use slotd_model::{
         ArrayRole, BootId, End, ExitCode, Job, JobId, JobRequest, JobState, Reason, Step, StepId,
         Timestamp, Tres,
     };
-    use crate::store::row::{JobRow, RunRow, StepRow};
-    use crate::store::schema::{
-        diffs, history, jobs, launches, memos, notices, requests, runs, sources, steps, texts,
-    };
-    use crate::store::testing::{Place, all};
-    use diesel::connection::SimpleConnection;
     use std::sync::Arc;
 
     fn schema(conn: &mut SqliteConnection) -> Vec<String> {

@@ -3,6 +3,13 @@
 //! The store converts between rows and jobs and makes no decisions about jobs. The scheduler hands
 //! it changes in order, and the store makes them durable. It reads no clock and starts nothing.
 
+// A bug in the handling of one request must not end the daemon, which owns the queue.
+#![cfg_attr(
+    not(test),
+    warn(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::unreachable)
+)]
+#![warn(unreachable_pub)]
+
 pub mod accounting;
 pub mod diffs;
 pub mod error;
@@ -18,8 +25,11 @@ mod row;
 mod runs;
 mod schema;
 mod sources;
+#[cfg(any(test, feature = "test-support"))]
+#[allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "only tests use it")]
+pub mod testing;
 #[cfg(test)]
-pub(crate) mod testing;
+mod tests;
 pub mod upkeep;
 pub mod write;
 

@@ -1,10 +1,10 @@
 //! Stores notifications that have not been sent yet.
 
-use crate::model::notice::Notice;
-use crate::store::row::{from_json, to_json};
-use crate::store::schema::notices;
-use crate::store::{Store, StoreError};
+use crate::row::{from_json, to_json};
+use crate::schema::notices;
+use crate::{Store, StoreError};
 use diesel::prelude::*;
+use slotd_model::notice::Notice;
 
 /// Stores a notification. Storing it twice has no further effect.
 pub(super) fn put(
@@ -55,10 +55,10 @@ impl Store {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::change::Change;
-    use crate::model::run::RunState;
-    use crate::model::{End, Job, JobId, JobState, Timestamp};
-    use crate::store::testing::{Place, put as commit};
+    use crate::testing::{Place, put as commit};
+    use slotd_model::change::Change;
+    use slotd_model::run::RunState;
+    use slotd_model::{End, Job, JobId, JobState, Timestamp};
 
     #[test]
     fn a_notification_is_stored_until_it_is_sent() {

@@ -1,12 +1,12 @@
 //! Opens the database file, for writing or for reading alongside a writer.
 
-use crate::model::StoreFault;
-use crate::store::error::{StoreError, failure};
-use crate::store::migrate::{self, Shape};
-use crate::store::row::Number;
+use crate::error::{StoreError, failure};
+use crate::migrate::{self, Shape};
+use crate::row::Number;
 use diesel::connection::SimpleConnection;
 use diesel::prelude::*;
 use diesel::sqlite::SqliteConnection;
+use slotd_model::StoreFault;
 use std::ffi::OsString;
 use std::fmt::Write as _;
 use std::fs::OpenOptions;
@@ -321,8 +321,8 @@ fn connect(path: &Path, query: &str) -> Result<SqliteConnection, StoreError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::store::testing::{Place, all, insert, job, put};
-    use crate::store::{Reader, Store};
+    use crate::testing::{Place, all, insert, job, put};
+    use crate::{Reader, Store};
     use std::collections::BTreeMap;
     use std::os::unix::fs::PermissionsExt;
     use std::path::PathBuf;

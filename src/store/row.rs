@@ -4,15 +4,15 @@
 //! filters. Nothing is guessed: a document that no version of slotd writes is an error that names
 //! its column.
 
-use crate::model::run::Run;
-use crate::model::{Job, JobId, JobRequest, Step};
-use crate::store::error::StoreError;
-use crate::store::schema::{jobs, runs, steps};
+use crate::error::StoreError;
+use crate::schema::{jobs, runs, steps};
 use diesel::prelude::*;
 use diesel::sql_types::BigInt;
 use diesel::sqlite::Sqlite;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use slotd_model::run::Run;
+use slotd_model::{Job, JobId, JobRequest, Step};
 use std::sync::Arc;
 
 /// A number returned by a query.
@@ -51,20 +51,24 @@ pub(super) struct RunRow {
 
 impl JobRow {
     /// Returns the row of a job whose request has this row ID.
-    pub fn new(job: &Job, request_id: i64) -> Result<JobRow, StoreError> {
+    pub(crate) fn new(job: &Job, request_id: i64) -> Result<JobRow, StoreError> {
         let body = Job { request: Arc::default(), ..job.without_steps() };
         Ok(JobRow { job_id: job.id.0.into(), request_id, body: to_json("jobs", "body", &body)? })
     }
 
     /// Returns the job, combined with data from the other tables.
-    pub fn into_job(self, request: Arc<JobRequest>, steps: Vec<Step>) -> Result<Job, StoreError> {
+    pub(crate) fn into_job(
+        self,
+        request: Arc<JobRequest>,
+        steps: Vec<Step>,
+    ) -> Result<Job, StoreError> {
         let job: Job = from_json("jobs", "body", &self.body)?;
         Ok(Job { request, steps, ..job })
     }
 }
 
 impl StepRow {
-    pub fn new(job: JobId, step: &Step) -> Result<StepRow, StoreError> {
+    pub(crate) fn new(job: JobId, step: &Step) -> Result<StepRow, StoreError> {
         Ok(StepRow {
             job_id: job.0.into(),
             step: step.id.to_string(),
@@ -72,13 +76,13 @@ impl StepRow {
         })
     }
 
-    pub fn into_step(self) -> Result<Step, StoreError> {
+    pub(crate) fn into_step(self) -> Result<Step, StoreError> {
         from_json("steps", "body", &self.body)
     }
 }
 
 impl RunRow {
-    pub fn new(job: JobId, run: &Run) -> Result<RunRow, StoreError> {
+    pub(crate) fn new(job: JobId, run: &Run) -> Result<RunRow, StoreError> {
         Ok(RunRow {
             job_id: job.0.into(),
             run: run.run.restarts.into(),
@@ -86,7 +90,7 @@ impl RunRow {
         })
     }
 
-    pub fn into_run(self) -> Result<Run, StoreError> {
+    pub(crate) fn into_run(self) -> Result<Run, StoreError> {
         from_json("runs", "body", &self.body)
     }
 }
@@ -123,8 +127,8 @@ pub(super) fn from_json<T: DeserializeOwned>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::StepId;
-    use crate::store::testing::{job, step};
+    use crate::testing::{job, step};
+    use slotd_model::StepId;
 
     #[test]
     fn an_unknown_value_is_an_error_that_names_table_and_column() {

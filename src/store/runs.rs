@@ -1,13 +1,13 @@
 //! The earlier runs of requeued jobs.
 
-use crate::model::run::Run;
-use crate::model::{JobId, Timestamp};
-use crate::store::error::StoreError;
-use crate::store::load::CHUNK;
-use crate::store::row::{self, RunRow, StepRow};
-use crate::store::schema::{runs, steps};
+use crate::error::StoreError;
+use crate::load::CHUNK;
+use crate::row::{self, RunRow, StepRow};
+use crate::schema::{runs, steps};
 use diesel::prelude::*;
 use diesel::sqlite::SqliteConnection;
+use slotd_model::run::Run;
+use slotd_model::{JobId, Timestamp};
 use std::collections::BTreeMap;
 
 /// Stores a finished run. Moves the job's steps to it, since the next run has none yet. Ended steps
@@ -81,12 +81,12 @@ pub(super) fn of_jobs(
 
 #[cfg(test)]
 mod tests {
-    use crate::model::change::Change;
-    use crate::model::query::JobQuery;
-    use crate::model::run::{Run, RunState};
-    use crate::model::{End, ExitCode, JobId, JobRef, JobState, StepId, Timestamp};
-    use crate::store::testing::{Place, ended_job, insert, put, step};
+    use crate::testing::{Place, ended_job, insert, put, step};
     use diesel::connection::SimpleConnection;
+    use slotd_model::change::Change;
+    use slotd_model::query::JobQuery;
+    use slotd_model::run::{Run, RunState};
+    use slotd_model::{End, ExitCode, JobId, JobRef, JobState, StepId, Timestamp};
 
     fn run(number: u32, end: i64, requeued: bool) -> Run {
         let job = ended_job(1, End::Cancelled, 20, end);

@@ -1,18 +1,18 @@
 //! The git state of the work trees from which jobs were submitted. Equal texts are stored once.
 
-use crate::model::source::{Kept, Source, Taken};
-use crate::model::{JobId, Timestamp};
-use crate::store::diffs::{self, PackedDiff};
-use crate::store::error::StoreError;
-use crate::store::intern::remove_unused_texts;
-use crate::store::load::CHUNK;
-use crate::store::row::{from_json, job_id, to_json};
-use crate::store::schema::{jobs, requests, sources, texts};
-use crate::store::{Reader, Store};
+use crate::diffs::{self, PackedDiff};
+use crate::error::StoreError;
+use crate::intern::remove_unused_texts;
+use crate::load::CHUNK;
+use crate::row::{from_json, job_id, to_json};
+use crate::schema::{jobs, requests, sources, texts};
+use crate::{Reader, Store};
 use diesel::connection::SimpleConnection;
 use diesel::dsl::{delete, exists, not};
 use diesel::prelude::*;
 use diesel::sqlite::SqliteConnection;
+use slotd_model::source::{Kept, Source, Taken};
+use slotd_model::{JobId, Timestamp};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The reason shown for a diff that was deleted or was too long to store.
@@ -168,11 +168,11 @@ pub(super) fn remove_unused(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::source::Changes;
-    use crate::model::{ArrayRole, End, Job};
-    use crate::store::diffs::Packer;
-    use crate::store::row::Number;
-    use crate::store::testing::{Place, ended_job, insert, put};
+    use crate::diffs::Packer;
+    use crate::row::Number;
+    use crate::testing::{Place, ended_job, insert, put};
+    use slotd_model::source::Changes;
+    use slotd_model::{ArrayRole, End, Job};
     use std::io::Write;
 
     fn source(changed: usize) -> Source {

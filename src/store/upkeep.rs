@@ -1,16 +1,16 @@
 //! Maintenance of the database file: integrity checks, backups, restores, and compaction.
 
-use crate::model::{Job, JobId, JobState};
-use crate::store::error::StoreError;
-use crate::store::row::{JobRow, RunRow, StepRow, from_json};
-use crate::store::schema::{jobs, requests, runs, steps};
-use crate::store::{migrate, open, write};
+use crate::error::StoreError;
+use crate::row::{JobRow, RunRow, StepRow, from_json};
+use crate::schema::{jobs, requests, runs, steps};
+use crate::{migrate, open, write};
 use diesel::connection::SimpleConnection;
 use diesel::prelude::*;
 use diesel::sql_types::Text;
 use diesel::sqlite::SqliteConnection;
 use nix::errno::Errno;
 use nix::fcntl::{AT_FDCWD, RenameFlags, renameat2};
+use slotd_model::{Job, JobId, JobState};
 use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::PermissionsExt;
@@ -122,7 +122,7 @@ fn check_others(conn: &mut SqliteConnection, wrong: &mut Vec<String>) -> Result<
         .map_err(&failed)?
     {
         let (id, body) = row.map_err(&failed)?;
-        let read = from_json::<crate::model::JobRequest>("requests", "body", &body);
+        let read = from_json::<slotd_model::JobRequest>("requests", "body", &body);
         wrong.extend(read.err().map(|error| format!("request {id}: {error}")));
     }
     wrong.extend(lines(
@@ -279,11 +279,11 @@ fn sync_dir(of: &Path) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::End;
-    use crate::model::StepId;
-    use crate::store::Store;
-    use crate::store::row::Number;
-    use crate::store::testing::{Place, all, ended_job, insert, insert_with, job, put, step};
+    use crate::Store;
+    use crate::row::Number;
+    use crate::testing::{Place, all, ended_job, insert, insert_with, job, put, step};
+    use slotd_model::End;
+    use slotd_model::StepId;
 
     /// Counts the records.
     fn count(path: &Path) -> i64 {

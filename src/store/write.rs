@@ -2,19 +2,19 @@
 //!
 //! The daemon has exactly one. It does not interpret changes.
 
-use crate::model::change::{Change, LaunchTexts, Texts};
-use crate::model::{Job, JobId, StepId, StoreFault, Timestamp};
-use crate::store::error::StoreError;
-use crate::store::files::OpenFiles;
-use crate::store::intern::{Interned, remove_unused_texts};
-use crate::store::row::{self, JobRow, StepRow};
-use crate::store::schema::{history, jobs, launches, steps};
-use crate::store::{load, memos, notices, open, runs};
+use crate::error::StoreError;
+use crate::files::OpenFiles;
+use crate::intern::{Interned, remove_unused_texts};
+use crate::row::{self, JobRow, StepRow};
+use crate::schema::{history, jobs, launches, steps};
+use crate::{load, memos, notices, open, runs};
 use diesel::connection::SimpleConnection;
 use diesel::prelude::*;
 use diesel::query_builder::{AstPass, QueryFragment, QueryId};
 use diesel::sql_types::{BigInt, Text};
 use diesel::sqlite::{Sqlite, SqliteConnection};
+use slotd_model::change::{Change, LaunchTexts, Texts};
+use slotd_model::{Job, JobId, StepId, StoreFault, Timestamp};
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
@@ -268,7 +268,7 @@ impl Store {
 
     /// Limits the database to this number of pages, as a full disk would, until the connection is
     /// replaced.
-    #[cfg(test)]
+    #[cfg(any(test, feature = "test-support"))]
     pub fn limit_pages(&mut self, pages: u32) {
         self.conn.batch_execute(&format!("PRAGMA max_page_count = {pages}")).unwrap();
     }
@@ -498,14 +498,13 @@ pub(super) fn next_job_id(conn: &mut SqliteConnection) -> Result<JobId, StoreErr
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::array::TaskSet;
-    use crate::model::{ArrayRole, End, JobRequest, JobState, StepId};
-    use crate::store::error::failure;
-    use crate::store::testing::{
-        Place, all, any_job, any_jobs, ended_job, insert, insert_with, job, put, step,
-    };
+    use crate::error::failure;
+    use crate::testing::{Place, all, ended_job, insert, insert_with, job, put, step};
+    use crate::tests::{any_job, any_jobs};
     use diesel::connection::{Connection, InstrumentationEvent};
     use proptest::prelude::*;
+    use slotd_model::array::TaskSet;
+    use slotd_model::{ArrayRole, End, JobRequest, JobState, StepId};
     use std::sync::Arc;
 
     fn count(store: &mut Store, table: &str) -> i64 {

@@ -5,8 +5,8 @@
 //! mount whose server is down), the caller receives an error, another thread replaces the hung one,
 //! and the same work is refused until it finishes.
 
-use crate::model::Timestamp;
-use crate::sys::{break_point, clock};
+use crate::{break_point, clock};
+use slotd_model::Timestamp;
 use std::any::Any;
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;

@@ -4,7 +4,7 @@
 //! name beneath the directory or fails. Kernels before 5.6, and sandboxes that forbid this call,
 //! use one `openat` per component. New files and links are created, never opened or replaced.
 
-use crate::sys::files;
+use crate::files;
 use nix::errno::Errno;
 use nix::fcntl::{
     AT_FDCWD, OFlag, OpenHow, RenameFlags, ResolveFlag, openat, openat2, readlinkat, renameat,

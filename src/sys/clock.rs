@@ -3,9 +3,9 @@
 //!
 //! In debug builds, a test may simulate another boot and another wall clock (see [`pretended`]).
 
-use crate::model::{BootId, ClockBase, Moment, Timestamp};
-use crate::sys::{proc, system};
+use crate::{proc, system};
 use nix::time::{ClockId, clock_gettime};
+use slotd_model::{BootId, ClockBase, Moment, Timestamp};
 use std::sync::OnceLock;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -63,15 +63,15 @@ pub fn booted() -> Option<Timestamp> {
 /// its watchers.
 #[cfg(debug_assertions)]
 pub mod pretended {
-    use crate::model::{BootId, Timestamp};
+    use slotd_model::{BootId, Timestamp};
     use std::path::PathBuf;
     use std::sync::OnceLock;
 
     /// `ID@SECONDS`: the boot ID in hexadecimal digits, and the boot time in seconds since 1970.
-    pub const BOOT: &str = "SLOTD_TEST_BOOT";
+    pub(crate) const BOOT: &str = "SLOTD_TEST_BOOT";
     /// A file with the number of seconds that the wall clock is ahead of the real one. It may
     /// change at any time.
-    pub const WALL_CLOCK: &str = "SLOTD_TEST_WALL_CLOCK";
+    pub(crate) const WALL_CLOCK: &str = "SLOTD_TEST_WALL_CLOCK";
 
     pub(super) fn boot() -> Option<(BootId, Timestamp)> {
         let text = std::env::var(BOOT).ok()?;
@@ -98,7 +98,7 @@ pub mod pretended {
 
 #[cfg(not(debug_assertions))]
 pub mod pretended {
-    use crate::model::{BootId, Timestamp};
+    use slotd_model::{BootId, Timestamp};
 
     pub(super) const fn boot() -> Option<(BootId, Timestamp)> {
         None

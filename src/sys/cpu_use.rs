@@ -5,9 +5,9 @@
 //! after they have been waited for, so that short-lived ones are not missed. If a job ends between
 //! the two samples, its CPU time is attributed to other processes.
 
-use crate::model::JobId;
-use crate::model::cpu_use::CpuReading;
-use crate::sys::{aside, job_of, proc, system};
+use crate::{aside, job_of, proc, system};
+use slotd_model::JobId;
+use slotd_model::cpu_use::CpuReading;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io;
 use std::path::{Path, PathBuf};

@@ -1,9 +1,9 @@
 //! The CPUs that jobs may use, and their sockets, cores, threads and NUMA nodes, as reported by
 //! sysfs.
 
-use crate::model::topology::{Place, Topology};
 use nix::sched::{CpuSet, sched_getaffinity};
 use nix::unistd::Pid;
+use slotd_model::topology::{Place, Topology};
 use std::collections::BTreeSet;
 use std::fs;
 use std::io;
@@ -98,7 +98,7 @@ pub(super) const fn pretended() -> Option<PathBuf> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::topology::Level;
+    use slotd_model::topology::Level;
 
     /// Writes a directory with the structure of sysfs: a socket and the CPUs of the core for each
     /// CPU, and the CPUs for each node.
@@ -144,7 +144,9 @@ mod tests {
         let cpus: Vec<(u32, i32, &str)> =
             cpus.iter().map(|(cpu, socket, core)| (*cpu, *socket, core.as_str())).collect();
         let dir = sysfs("0-15", &cpus, &[(0, "0-3,8-11"), (1, "4-7,12-15")]);
-        assert_eq!(read(dir.path(), &usable("0-15")).unwrap(), Topology::uniform(2, 4, 2));
+        let place = |cpu| Place { cpu, core: cpu % 8, socket: cpu % 8 / 4, ldom: cpu % 8 / 4 };
+        let expected = Topology::new((0..16).map(place).collect());
+        assert_eq!(read(dir.path(), &usable("0-15")).unwrap(), expected);
     }
 
     #[test]

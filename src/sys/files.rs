@@ -4,7 +4,7 @@
 //! No function here blocks on a FIFO, opens a device, or reads without a limit. The errors describe
 //! the problem and leave it to the caller to add the path.
 
-use crate::sys::fresh::Fresh;
+use crate::fresh::Fresh;
 use std::fs::{self, File, Metadata, OpenOptions};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::OpenOptionsExt;

@@ -7,14 +7,14 @@
 //! compared. Objects are read from their original location, and git writes only to slotd's
 //! repository. Each run has a time limit and a maximum output size.
 
-use crate::model::source::{Changes, Source, Untracked};
-use crate::sys::beneath::{self, Dir};
-use crate::sys::work_tree::{Head, MOST_PACKED, Repository};
-use crate::sys::{files, guard, proc};
+use crate::beneath::{self, Dir};
+use crate::work_tree::{Head, MOST_PACKED, Repository};
+use crate::{files, guard, proc};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::Signal;
 use nix::sys::stat::futimens;
 use nix::sys::time::TimeSpec;
+use slotd_model::source::{Changes, Source, Untracked};
 use std::cell::{Cell, OnceCell};
 use std::collections::{BTreeSet, HashSet};
 use std::ffi::{OsStr, OsString};

@@ -7,9 +7,9 @@ mod amd;
 mod kept;
 mod nvidia;
 
-use crate::model::gpu::{Gpu, GpuProcess, GpuReading};
-use crate::sys::aside;
-use crate::sys::job_of::job_of;
+use crate::aside;
+use crate::job_of::job_of;
+use slotd_model::gpu::{Gpu, GpuProcess, GpuReading};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;

@@ -27,15 +27,17 @@ const NOT_STARTED: i32 = 126;
 /// group after `grace`. The caller must take it before waiting for the child, which would close it.
 /// The program itself has no standard input.
 pub fn guarded(grace: Duration, program: impl AsRef<OsStr>) -> tokio::process::Command {
-    // The executable of the unit tests is not slotd.
-    let mut command = if cfg!(test) {
-        tokio::process::Command::new(program)
-    } else {
-        let mut guard = tokio::process::Command::new("/proc/self/exe");
-        guard.arg(GUARD_ARG).arg(grace.as_millis().to_string()).arg(program);
-        guard
-    };
-    command.kill_on_drop(cfg!(test)).process_group(0).stdin(Stdio::piped());
+    let mut command = tokio::process::Command::new("/proc/self/exe");
+    command.arg(GUARD_ARG).arg(grace.as_millis().to_string()).arg(program);
+    command.process_group(0).stdin(Stdio::piped());
+    command
+}
+
+/// Like [`guarded`], for unit tests, whose executable cannot be a guard. Dropping the child kills
+/// the program.
+pub fn unguarded(program: impl AsRef<OsStr>) -> tokio::process::Command {
+    let mut command = tokio::process::Command::new(program);
+    command.kill_on_drop(true).process_group(0).stdin(Stdio::piped());
     command
 }
 
@@ -52,7 +54,7 @@ pub fn end_with_caller(grace: Duration) {
 }
 
 /// Kills a program when the thread that starts and waits for it exits, or the whole process does.
-pub fn end_with_thread(command: &mut std::process::Command) {
+pub(crate) fn end_with_thread(command: &mut std::process::Command) {
     let end = || Ok(nix::sys::prctl::set_pdeathsig(Signal::SIGKILL)?);
     // SAFETY: makes a single system call and does not allocate.
     unsafe { command.pre_exec(end) };

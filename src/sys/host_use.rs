@@ -1,7 +1,7 @@
 //! Measures the host's CPU time, memory and load, used by all processes.
 
-use crate::model::host_use::HostSpan;
-use crate::sys::{cpu_use, memory, proc, system};
+use crate::{cpu_use, memory, proc, system};
+use slotd_model::host_use::HostSpan;
 use std::io;
 use std::time::Instant;
 

@@ -1,8 +1,8 @@
 //! Finds the job that a process belongs to.
 
-use crate::model::JobId;
-use crate::sys::paths::is_root_of;
-use crate::sys::proc::{self, Stat};
+use crate::paths::is_root_of;
+use crate::proc::{self, Stat};
+use slotd_model::JobId;
 use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -19,7 +19,7 @@ fn named_job(pid: i32, root: &Path) -> Option<JobId> {
 }
 
 /// Returns the job of the daemon of `root` to which a process or one of its ancestors belongs.
-pub fn job_of(pid: i32, root: &Path) -> Option<JobId> {
+pub(crate) fn job_of(pid: i32, root: &Path) -> Option<JobId> {
     let mut next = Some(pid);
     while let Some(pid) = next.filter(|pid| *pid > 1) {
         if let Some(job) = named_job(pid, root) {
@@ -32,7 +32,7 @@ pub fn job_of(pid: i32, root: &Path) -> Option<JobId> {
 
 /// Like [`job_of`], but uses the given statistics of all processes and caches the results in
 /// `known`.
-pub fn job_among(
+pub(crate) fn job_among(
     pid: i32,
     stats: &HashMap<i32, Stat>,
     root: &Path,

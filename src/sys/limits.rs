@@ -1,7 +1,7 @@
 //! The resource limits of this process, with the numbers of `setrlimit`.
 
-use crate::model::rlimits::Rlimit;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use slotd_model::rlimits::Rlimit;
 
 /// The limits that Slurm propagates to tasks, by their names in `--propagate` (sbatch man page).
 const PROPAGATED: [(&str, Resource); 10] = [

@@ -1,7 +1,7 @@
 //! File locks. A lock belongs to an open descriptor and all its copies until the last one is
 //! closed.
 
-use crate::sys::files;
+use crate::files;
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::path::Path;

@@ -1,7 +1,7 @@
 //! The resources of the machine that may change while it runs.
 
-use crate::model::partition::Machine;
-use crate::sys::{cpus, memory};
+use crate::{cpus, memory};
+use slotd_model::partition::Machine;
 use std::io;
 
 /// Returns the CPUs that jobs may use, and the memory.

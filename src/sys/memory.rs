@@ -1,7 +1,7 @@
 //! The host's memory from `/proc/meminfo`, in megabytes as everywhere in Slurm, and settings for
 //! the memory of this process.
 
-use crate::sys::{cpus, proc};
+use crate::{cpus, proc};
 use std::{fs, io};
 
 /// The assumed total if `/proc/meminfo` does not report it.
@@ -48,7 +48,7 @@ fn read() -> String {
 ///
 /// # Errors
 /// Fails if it cannot be read.
-pub fn probe_total_mb() -> io::Result<u64> {
+pub(crate) fn probe_total_mb() -> io::Result<u64> {
     let pretended = cpus::pretended().and_then(|dir| fs::read_to_string(dir.join("meminfo")).ok());
     match pretended.map_or_else(|| fs::read_to_string("/proc/meminfo"), Ok) {
         Ok(meminfo) => Ok(parse_total_mb(&meminfo)),
@@ -63,7 +63,7 @@ pub fn probe_free_mb() -> u64 {
 }
 
 /// Returns the memory and swap currently in use, in KiB, or 0 if the kernel does not report it.
-pub fn probe_used_kb() -> (u64, u64) {
+pub(crate) fn probe_used_kb() -> (u64, u64) {
     parse_used_kb(&read())
 }
 

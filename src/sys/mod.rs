@@ -5,6 +5,13 @@
 //! A few lines of our own code read `/proc`: slotd needs a dozen numbers, and a crate for it would
 //! add three dependencies and read whole files for each number.
 
+// A bug in the handling of one request must not end the daemon, which owns the queue.
+#![cfg_attr(
+    not(test),
+    warn(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::unreachable)
+)]
+#![warn(unreachable_pub)]
+
 pub mod aside;
 pub mod beneath;
 pub mod break_point;
@@ -19,7 +26,7 @@ pub mod git;
 pub mod gpus;
 pub mod guard;
 pub mod host_use;
-pub mod job_of;
+mod job_of;
 pub mod limits;
 pub mod lock;
 pub mod machine;

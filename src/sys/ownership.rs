@@ -26,7 +26,7 @@ fn fault(owner: u32, mode: u32, user: u32) -> Option<String> {
 ///
 /// # Errors
 /// Fails with the reason, without the path.
-pub fn check_found(found: &fs::Metadata) -> io::Result<()> {
+pub(crate) fn check_found(found: &fs::Metadata) -> io::Result<()> {
     let refused = |why: String| io::Error::new(io::ErrorKind::PermissionDenied, why);
     if found.is_symlink() {
         return Err(refused(

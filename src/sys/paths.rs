@@ -1,7 +1,7 @@
 //! The layout of the runtime root.
 
-use crate::model::JobId;
-use crate::sys::proc;
+use crate::proc;
+use slotd_model::JobId;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};

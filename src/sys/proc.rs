@@ -3,7 +3,7 @@
 //!
 //! PIDs are plain numbers here, since they come from `/proc`, from messages and from records.
 
-use crate::sys::system;
+use crate::system;
 use nix::sys::signal;
 use nix::time::{ClockId, clock_gettime};
 use nix::unistd::Pid;

@@ -4,9 +4,9 @@
 //! symlinks; use a mount to put one on another disk. Otherwise, slotd would delete files in the
 //! target of the link.
 
-use crate::sys::beneath::Dir;
-use crate::sys::ownership;
-use crate::sys::paths::Paths;
+use crate::beneath::Dir;
+use crate::ownership;
+use crate::paths::Paths;
 use std::fs;
 use std::io;
 use std::path::Path;

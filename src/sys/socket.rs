@@ -182,7 +182,7 @@ pub async fn send_all_async(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sys::limits;
+    use crate::limits;
 
     fn target(fd: &impl AsRawFd) -> PathBuf {
         std::fs::read_link(format!("/proc/self/fd/{}", fd.as_raw_fd())).unwrap()

@@ -1,6 +1,6 @@
 //! Kernel, architecture, host name, boot time and load, and the messages of system errors.
 
-use crate::sys::proc;
+use crate::proc;
 use nix::errno::Errno;
 use nix::unistd::{SysconfVar, sysconf};
 use std::fs;
@@ -38,7 +38,7 @@ pub fn longest_word() -> usize {
 }
 
 /// Returns the number of clock ticks per second in `/proc/<pid>/stat`.
-pub fn ticks_per_sec() -> u64 {
+pub(crate) fn ticks_per_sec() -> u64 {
     setting(SysconfVar::CLK_TCK, 100)
 }
 

@@ -5,7 +5,7 @@
 //! do, and first queries a cache that most hosts do not run. getent queries all of the host's
 //! sources (LDAP, sssd), at the cost of a process.
 
-use crate::sys::guard;
+use crate::guard;
 use std::process::{Command, Stdio};
 
 /// A database of the name service.

@@ -5,8 +5,8 @@
 //! repository is used only if this user or root owns it and the top of its work tree. Only regular
 //! files of bounded size are read.
 
-use crate::model::source::WorkTree;
-use crate::sys::files;
+use crate::files;
+use slotd_model::source::WorkTree;
 use std::fs::{self, Metadata};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -19,7 +19,7 @@ const SHORT: u64 = 4096;
 const PACKED: u64 = 256 << 10;
 
 /// The maximum size of that file, in bytes, for callers that can wait.
-pub const MOST_PACKED: u64 = 64 << 20;
+pub(crate) const MOST_PACKED: u64 = 64 << 20;
 
 /// The maximum number of chained symbolic references, as in git.
 const LINKS: usize = 5;

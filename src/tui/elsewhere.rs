@@ -1,7 +1,7 @@
 //! The list of jobs of other clusters. It is short and cannot be selected: its jobs belong to
 //! another scheduler, which `-M` reaches.
 
-use crate::model::Timestamp;
+use slotd_model::Timestamp;
 
 /// A line of the list.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -35,7 +35,7 @@ pub enum Move {
 pub fn shown(line: &str) -> String {
     let line = line.trim_end_matches('\r');
     let last = line.rsplit('\r').next().unwrap_or_default();
-    crate::render::text::printable(last.replace('\t', "    ").into(), true).into_owned()
+    slotd_render::text::printable(last.replace('\t', "    ").into(), true).into_owned()
 }
 
 #[cfg(test)]

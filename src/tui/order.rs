@@ -1,7 +1,7 @@
 //! The sort order of a list.
 
 use crate::live::picture;
-use crate::model::view::JobView;
+use slotd_model::view::JobView;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Sort {

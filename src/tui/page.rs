@@ -3,10 +3,10 @@
 use super::keys::{self, Command, Spot};
 use super::log::{Move, Text};
 use super::state::{Action, Screen, Typing};
-use crate::model::JobId;
-use crate::render::show;
-use crate::render::why::{self, Names};
 use crossterm::event::KeyEvent;
+use slotd_model::JobId;
+use slotd_render::show;
+use slotd_render::why::{self, Names};
 
 /// The parts of the page. Keys apply to one of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

@@ -6,8 +6,8 @@
 use super::order::{Order, Sort};
 use crate::live::picture::label;
 use crate::live::{Picture, Place, Sorted};
-use crate::model::JobId;
-use crate::model::view::JobView;
+use slotd_model::JobId;
+use slotd_model::view::JobView;
 use std::collections::{BTreeSet, HashMap};
 
 /// The job or array that a row shows.
@@ -321,7 +321,7 @@ fn matches(job: &JobView, wanted: &str) -> bool {
         || has(&job.request.user)
         || has(&job.partition)
         || has(job.run.state.name())
-        || (job.run.state == crate::model::JobState::Pending && has(job.run.reason.name()))
+        || (job.run.state == slotd_model::JobState::Pending && has(job.run.reason.name()))
 }
 
 #[cfg(test)]

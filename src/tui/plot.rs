@@ -1,17 +1,17 @@
 //! Plots made of cells: bars over time, on the screen or as lines of text.
 
-use crate::model::Timestamp;
-use crate::model::series::{JobSeries, StepSeries};
-use crate::model::view::JobView;
-use crate::render::host_use::Chart;
-use crate::render::size::glance;
-use crate::render::time::iso;
-use crate::render::{Ctx, job};
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::style::Style;
 use ratatui::symbols::bar;
 use ratatui::widgets::{Sparkline, Widget};
+use slotd_model::Timestamp;
+use slotd_model::series::{JobSeries, StepSeries};
+use slotd_model::view::JobView;
+use slotd_render::host_use::Chart;
+use slotd_render::size::glance;
+use slotd_render::time::iso;
+use slotd_render::{Ctx, job};
 
 /// Bars of characters that every terminal has.
 const LETTERS: bar::Set<'_> = bar::Set {
@@ -201,11 +201,11 @@ pub fn parts(all: &[Part], columns: u16, ascii: bool) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::run::RunState;
-    use crate::model::series::{GpuSpan, Series, Span};
-    use crate::model::tres::Allocation;
-    use crate::model::{Job, JobId, StepId, StepKey, Tres};
-    use crate::render::fixture::{at, ctx, job};
+    use slotd_model::run::RunState;
+    use slotd_model::series::{GpuSpan, Series, Span};
+    use slotd_model::tres::Allocation;
+    use slotd_model::{Job, JobId, StepId, StepKey, Tres};
+    use slotd_render::fixture::{at, ctx, job};
 
     fn steps() -> Vec<StepSeries> {
         let mut series = Series::default();

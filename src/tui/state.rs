@@ -6,12 +6,12 @@ use super::log::{Move, Text};
 use super::page::{Page, Side};
 use super::pane::{Key, Pane};
 use crate::live::{InView, Link, Picture, Place, Touched};
-use crate::model::changed::Changed;
-use crate::model::{JobId, JobRef, Timestamp};
-use crate::protocol::answer::Answer;
-use crate::protocol::request::Request;
-use crate::render::Ctx;
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers, MouseButton, MouseEvent, MouseEventKind};
+use slotd_model::changed::Changed;
+use slotd_model::{JobId, JobRef, Timestamp};
+use slotd_protocol::answer::Answer;
+use slotd_protocol::request::Request;
+use slotd_render::Ctx;
 use std::collections::BTreeSet;
 
 /// The events that change the screen.

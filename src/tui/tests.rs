@@ -2,21 +2,6 @@
 
 use super::state::{JobAction, Theme, Words};
 use super::{Action, Input, Screen, draw};
-use crate::model::array::ArraySpec;
-use crate::model::brief::BriefJob;
-use crate::model::changed::Changed;
-use crate::model::gpu::Gpu;
-use crate::model::host_use::HostSpan;
-use crate::model::query::JobQuery;
-use crate::model::series::{Series, Span, StepSeries};
-use crate::model::tres::{Allocation, Usage};
-use crate::model::view::{JobList, JobView};
-use crate::model::{
-    End, ExitCode, JobId, JobRef, JobState, Reason, Refusal, StepId, StepKey, TaskSet, Tres,
-};
-use crate::protocol::answer::Answer;
-use crate::protocol::request::Request;
-use crate::render::fixture::{at, ctx, job, node, now, step};
 use crate::tui::elsewhere::Line;
 use crate::tui::keys::Spot;
 use crate::tui::log::{Move, Text};
@@ -27,6 +12,21 @@ use expect_test::expect_file;
 use proptest::prelude::*;
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
+use slotd_model::array::ArraySpec;
+use slotd_model::brief::BriefJob;
+use slotd_model::changed::Changed;
+use slotd_model::gpu::Gpu;
+use slotd_model::host_use::HostSpan;
+use slotd_model::query::JobQuery;
+use slotd_model::series::{Series, Span, StepSeries};
+use slotd_model::tres::{Allocation, Usage};
+use slotd_model::view::{JobList, JobView};
+use slotd_model::{
+    End, ExitCode, JobId, JobRef, JobState, Reason, Refusal, StepId, StepKey, TaskSet, Tres,
+};
+use slotd_protocol::answer::Answer;
+use slotd_protocol::request::Request;
+use slotd_render::fixture::{at, ctx, job, node, now, step};
 
 /// A daemon with these jobs that records its requests.
 struct Daemon {

@@ -1,26 +1,24 @@
-//! Checks the architecture of `src`: which layers may use which, which are pure, and which crates
-//! belong to which layer.
+//! Checks what Cargo does not check about the architecture of `src`: which layers of the program's
+//! own crate may use which, which layers are pure, which external crates belong to which layer, and
+//! whether anything that a crate makes public is unused.
 //!
 //! Only the text of `src` is read, without its tests and comments.
+
+mod cycles;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// A layer and the layers that it may use besides itself.
-const LAYERS: [(&str, &[&str]); 18] = [
-    ("model", &[]),
-    ("parse", &["model"]),
-    ("sched", &["model", "parse"]),
-    ("stepmgr", &["model", "parse"]),
-    ("render", &["model"]),
-    ("protocol", &["model"]),
+/// The layers that are crates, with their own `Cargo.toml`. Cargo checks which crates each of them
+/// may use.
+const CRATES: [&str; 9] =
+    ["model", "parse", "sched", "stepmgr", "render", "protocol", "store", "sys", "exec"];
+
+/// A layer of the program's own crate, and the other layers that it may use.
+const LAYERS: [(&str, &[&str]); 9] = [
     ("live", &["model", "protocol"]),
     ("tui", &["model", "render", "protocol", "live"]),
-    ("store", &["model"]),
-    // protocol: the launcher and the watchers use the same codec.
-    ("exec", &["model", "sys", "protocol"]),
-    ("sys", &["model"]),
     // parse: parts of a request that stay text until they are used (file name patterns,
     // constraints, bindings).
     ("actors", &["model", "sched", "store", "exec", "sys", "protocol", "parse"]),
@@ -30,7 +28,7 @@ const LAYERS: [(&str, &[&str]); 18] = [
     ("stepmgrd", &["model", "stepmgr", "client", "protocol", "exec", "sys", "parse"]),
     ("args", &["model", "parse"]),
     // args: how command lines are split, and how their errors look.
-    ("clusters", &["args", "parse", "sys"]),
+    ("clusters", &["model", "args", "parse", "sys"]),
     // "daemon" and "exec": the same binary is also the daemon and its launcher, and a client sends
     // the daemon the identity of its process.
     (
@@ -64,31 +62,22 @@ const IMPURE: [&str; 16] = [
     "dbg!",
 ];
 
-/// The crates that the pure layers may use. Any other crate would do I/O or belongs to an outer
-/// layer.
-const PURE_CRATES: [(&str, &[&str]); 7] = [
-    ("model", &["serde", "wildmatch"]),
-    ("parse", &["serde", "jiff", "shlex", "strsim"]),
-    ("sched", &["serde"]),
-    ("stepmgr", &["serde", "serde_json", "toml", "csv", "wildmatch"]),
-    ("render", &["serde", "serde_json", "jiff", "thiserror"]),
+/// The external crates that the pure layers of the program's own crate may use. The other layers
+/// have them in their `Cargo.toml`.
+const PURE_CRATES: [(&str, &[&str]); 2] = [
     ("live", &[]),
     // crossterm: only the names of its keys.
     ("tui", &["crossterm", "ratatui"]),
 ];
 
-/// Crates that only these layers may name.
-const RESTRICTED_CRATES: [(&str, &[&str]); 14] = [
+/// External crates that only these layers of the program's own crate may name.
+const RESTRICTED_CRATES: [(&str, &[&str]); 10] = [
     ("actix", &["actors", "daemon"]),
     ("actix_web", &["commands"]),
-    ("diesel", &["store"]),
-    ("diesel_migrations", &["store"]),
     ("clap", &["args", "commands"]),
     ("clap_complete", &["commands"]),
     ("clap_mangen", &["commands"]),
-    ("cgroups_rs", &["exec"]),
     ("crossterm", &["tui", "commands"]),
-    ("flate2", &["store"]),
     ("mail_builder", &["commands"]),
     ("plotters", &["commands"]),
     ("ratatui", &["tui", "commands"]),
@@ -117,6 +106,9 @@ fn files(dir: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
+/// The condition of code that the unit tests of other crates use, too.
+const TEST_SUPPORT: &str = "#[cfg(any(test, feature = \"test-support\"))]";
+
 /// Returns the files of modules that are compiled only for tests.
 fn test_files(all: &[PathBuf]) -> BTreeSet<PathBuf> {
     let mut found = BTreeSet::new();
@@ -128,9 +120,11 @@ fn test_files(all: &[PathBuf]) -> BTreeSet<PathBuf> {
         };
         let mut lines = text.lines().map(str::trim);
         while let Some(line) = lines.next() {
-            if line == "#[cfg(test)]"
-                && let Some(module) =
-                    lines.next().and_then(|l| l.split("mod ").nth(1)?.strip_suffix(';'))
+            let is_condition = line == "#[cfg(test)]" || line == TEST_SUPPORT;
+            if is_condition
+                && let Some(module) = lines
+                    .find(|line| !line.starts_with("#["))
+                    .and_then(|l| l.split("mod ").nth(1)?.strip_suffix(';'))
             {
                 found.insert(dir.join(format!("{module}.rs")));
             }
@@ -165,7 +159,7 @@ fn sources() -> Vec<Source> {
     let tests = test_files(&all);
     let sources: Vec<Source> = all
         .into_iter()
-        .filter(|path| !tests.contains(path))
+        .filter(|path| !tests.contains(path) && !path.ends_with("build.rs"))
         .filter_map(|path| {
             let inside = path.strip_prefix(src()).unwrap();
             let layer = inside.parent()?.components().next()?.as_os_str().to_str()?.to_owned();
@@ -180,10 +174,12 @@ fn sources() -> Vec<Source> {
     sources
 }
 
-/// Returns the names after `crate::`, including those in a group:
-/// `use crate::{model, parse::time}`.
+/// Returns the names after `crate::`, including those in a group (`use crate::{live, args::value}`),
+/// and the layers that are crates.
 fn uses(text: &str) -> BTreeSet<String> {
-    let mut found = BTreeSet::new();
+    let is_named = |layer: &&str| names(text, &format!("slotd_{layer}"));
+    let mut found: BTreeSet<String> =
+        CRATES.into_iter().filter(|layer| is_named(&layer)).map(str::to_owned).collect();
     for (at, _) in text.match_indices("crate::") {
         // `$crate::` and `xcrate::` do not refer to this crate.
         if text[..at].ends_with(|c: char| c.is_alphanumeric() || c == '_') {
@@ -315,9 +311,17 @@ fn every_test_file_is_run_and_those_outside_it_are_separate_programs() {
 
 #[test]
 fn every_directory_of_src_is_a_layer() {
-    let known: BTreeSet<&str> = LAYERS.iter().map(|(name, _)| *name).collect();
     let found: BTreeSet<String> = sources().into_iter().map(|s| s.layer).collect();
-    assert_eq!(found.iter().map(String::as_str).collect::<BTreeSet<_>>(), known);
+    assert_eq!(found.iter().map(String::as_str).collect::<BTreeSet<_>>(), layers());
+    for layer in found {
+        let is_crate = src().join(&layer).join("Cargo.toml").exists();
+        assert_eq!(is_crate, CRATES.contains(&layer.as_str()), "{layer}");
+    }
+}
+
+/// Returns the names of all layers.
+fn layers() -> BTreeSet<&'static str> {
+    LAYERS.iter().map(|(name, _)| *name).chain(CRATES).collect()
 }
 
 #[test]
@@ -325,7 +329,7 @@ fn the_crate_root_lists_every_module_and_whether_it_is_pure() {
     let root = fs::read_to_string(src().join("lib.rs")).unwrap();
     let mapped: BTreeSet<(&str, bool)> = root
         .lines()
-        .skip_while(|line| !line.starts_with("//! | module |"))
+        .skip_while(|line| !line.starts_with("//! | layer |"))
         .skip(2)
         .map_while(|line| line.strip_prefix("//! | `"))
         .map(|row| (row.split('`').next().unwrap(), row.trim_end().ends_with("| yes |")))
@@ -334,7 +338,7 @@ fn the_crate_root_lists_every_module_and_whether_it_is_pure() {
         .lines()
         .filter_map(|line| line.trim_start_matches("pub ").strip_prefix("mod ")?.strip_suffix(';'));
     let declared: BTreeSet<(&str, bool)> =
-        declared.map(|name| (name, PURE.contains(&name))).collect();
+        declared.chain(CRATES).map(|name| (name, PURE.contains(&name))).collect();
     assert!(declared.len() > 10, "the modules were not found: {declared:?}");
     // The protocol only computes, but some of its errors contain an I/O error.
     let mapped: BTreeSet<_> =
@@ -344,11 +348,12 @@ fn the_crate_root_lists_every_module_and_whether_it_is_pure() {
 
 #[test]
 fn layers_use_only_the_layers_they_are_allowed_to() {
-    let layers: BTreeSet<&str> = LAYERS.iter().map(|(name, _)| *name).collect();
+    let layers = layers();
     let mut wrong = Vec::new();
     for source in sources() {
-        let allowed =
-            LAYERS.iter().find(|(name, _)| *name == source.layer).map_or(&[][..], |(_, a)| a);
+        let Some((_, allowed)) = LAYERS.iter().find(|(name, _)| *name == source.layer) else {
+            continue;
+        };
         for used in uses(&source.text) {
             let is_layer = layers.contains(used.as_str());
             let fine = used == source.layer || allowed.contains(&used.as_str());
@@ -394,7 +399,7 @@ fn pure_layers_use_only_crates_without_io() {
 #[test]
 fn restricted_crates_are_used_only_in_their_layers() {
     let mut wrong = Vec::new();
-    for source in sources() {
+    for source in sources().iter().filter(|source| !CRATES.contains(&source.layer.as_str())) {
         for (name, allowed) in RESTRICTED_CRATES {
             if names(&source.text, name) && !allowed.contains(&source.layer.as_str()) {
                 wrong.push(format!("{} uses {name}", source.path.display()));
@@ -442,247 +447,99 @@ fn every_source_file_has_a_module_comment() {
     assert!(undocumented.is_empty(), "without a module comment: {undocumented:#?}");
 }
 
-/// Returns the names of the dependencies as they are spelled in code.
+/// Returns the external crates among the program's dependencies, as they are spelled in code.
 fn dependencies() -> BTreeSet<String> {
-    let manifest =
-        fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("Cargo.toml")).unwrap();
+    let manifest = include_str!("../../Cargo.toml");
     let lines = manifest
         .lines()
         .skip_while(|line| *line != "[dependencies]")
-        .take_while(|l| !l.starts_with("[profile"));
-    lines
-        .filter_map(|line| line.split_once(" = "))
-        .map(|(name, _)| name.trim().replace('-', "_"))
-        .collect()
+        .take_while(|line| *line != "[dev-dependencies]");
+    let found: BTreeSet<String> = lines
+        .filter_map(|line| line.split_once(".workspace"))
+        .filter(|(name, _)| !name.starts_with("slotd-"))
+        .map(|(name, _)| name.replace('-', "_"))
+        .collect();
+    assert!(found.len() > 20, "the dependencies were not found: {found:?}");
+    found
 }
 
-#[test]
-fn uses_are_found_in_every_form() {
-    let text = "use crate::model::Job;\nuse crate::{parse::time, render};\nfn f() { crate::sched::plan() }\n$crate::no";
-    let found: Vec<String> = uses(text).into_iter().collect();
-    assert_eq!(found, ["model", "no", "parse", "render", "sched"]);
-    assert!(names("fn f() { diesel::delete() }", "diesel"));
-    assert!(!names("a::diesel::x; mydiesel::y", "diesel"));
-    assert_eq!(code("a // std::fs\n#[cfg(test)]\nmod tests {\n std::fs\n}"), "a \n");
-}
-
-/// The maximum number of files in an import cycle within a layer.
-const LARGEST_CYCLE: usize = 5;
-
-/// Layers with a lower maximum.
-const SMALLER_CYCLES: [(&str, usize); 1] = [("sched", 3)];
-
-/// Returns the paths at the beginning of a text: `a::b` and `a::c::D` for `a::{b, c::D}`.
-fn paths(text: &str) -> Vec<Vec<String>> {
-    let name = identifier(text);
-    if !name.is_empty() {
-        let rest = text[name.len()..].strip_prefix("::").map(paths);
-        let rest = rest.filter(|rest| !rest.is_empty()).unwrap_or_else(|| vec![Vec::new()]);
-        return rest
-            .into_iter()
-            .map(|path| [name.clone()].into_iter().chain(path).collect())
-            .collect();
-    }
-    let Some(group) = text.strip_prefix('{') else { return Vec::new() };
-    let (mut depth, mut begin, mut found) = (0, 0, Vec::new());
-    for (at, c) in group.char_indices() {
-        match c {
-            '{' => depth += 1,
-            ',' | '}' if depth == 0 => {
-                found.extend(paths(group[begin..at].trim()));
-                begin = at + 1;
-                if c == '}' {
-                    break;
-                }
-            }
-            '}' => depth -= 1,
-            _ => {}
+/// Returns the names of the functions, constants and modules that a crate makes public, without
+/// those for tests. Types are not among them: a type that nobody names may still be the result of
+/// a function.
+fn public_items(text: &str) -> Vec<&str> {
+    let words = ["const ", "async ", "unsafe ", "fn ", "static ", "mod "];
+    let (mut found, mut is_for_tests) = (Vec::new(), false);
+    for line in text.lines().map(str::trim_start) {
+        if line.starts_with("#[") {
+            is_for_tests |= line == "#[cfg(test)]" || line == TEST_SUPPORT;
+            continue;
+        }
+        let rest = line.strip_prefix("pub ").filter(|_| !is_for_tests);
+        is_for_tests = false;
+        let Some(mut rest) = rest else { continue };
+        let mut is_item = false;
+        while let Some(after) = words.iter().find_map(|word| rest.strip_prefix(word)) {
+            (is_item, rest) = (true, after);
+        }
+        let end = rest.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(rest.len());
+        if is_item && end > 0 {
+            found.push(&rest[..end]);
         }
     }
     found
 }
 
-type Module = Vec<String>;
-
-/// Returns the code of a layer by module. The empty path is the layer's own `mod.rs`.
-fn modules(layer: &str) -> BTreeMap<Module, String> {
-    let of = |source: Source| {
-        let inside = source.path.strip_prefix(layer).unwrap().with_extension("");
-        let parts = inside.iter().map(|part| part.to_str().unwrap().to_owned());
-        (parts.filter(|part| part != "mod").collect(), source.text)
-    };
-    sources().into_iter().filter(|source| source.layer == layer).map(of).collect()
+/// Returns the identifiers in a text.
+fn identifiers(text: &str) -> impl Iterator<Item = &str> {
+    text.split(|c: char| !c.is_alphanumeric() && c != '_').filter(|word| !word.is_empty())
 }
 
-/// Returns the paths in lines that begin with this word. `*` is returned as the name `GLOB`.
-fn lines_of(text: &str, begin: &str) -> Vec<Vec<String>> {
-    let text = text.replace("::*", "::GLOB");
-    let starts = text.match_indices(begin).map(|(at, _)| at).collect::<Vec<_>>();
-    let is_start = |at: &usize| *at == 0 || text.as_bytes()[at - 1] == b'\n';
-    starts.into_iter().filter(is_start).flat_map(|at| paths(&text[at + begin.len()..])).collect()
-}
-
-/// The modules of a layer, with their re-exports.
-struct Layer<'a> {
-    name: &'a str,
-    modules: &'a BTreeMap<Module, String>,
-    /// The origin of each re-exported name, by module and name.
-    reexports: BTreeMap<(Module, String), Vec<String>>,
-}
-
-impl Layer<'_> {
-    fn new<'a>(name: &'a str, modules: &'a BTreeMap<Module, String>) -> Layer<'a> {
-        let of = |(module, text): (&Module, &String)| {
-            ["pub use ", "pub(super) use ", "pub(crate) use "]
-                .iter()
-                .flat_map(|begin| lines_of(text, begin))
-                .filter(|path| path.len() > 1)
-                .map(|path| ((module.clone(), path.last().unwrap().clone()), path))
-                .collect::<Vec<_>>()
-        };
-        Layer { name, modules, reexports: modules.iter().flat_map(of).collect() }
+/// The compiler reports unused code only inside a crate, so nothing is public without need. The
+/// items are compared by name.
+#[test]
+fn public_items_of_crates_are_used_by_others() {
+    let sources = sources();
+    let owner = |source: &Source| CRATES.into_iter().find(|name| *name == source.layer);
+    let mut users: BTreeMap<&str, BTreeSet<Option<&str>>> = BTreeMap::new();
+    for source in &sources {
+        for word in identifiers(&source.text) {
+            users.entry(word).or_default().insert(owner(source));
+        }
     }
-
-    /// Returns the module that defines the item at this path. Re-exports are followed to their
-    /// origin.
-    fn resolve(&self, from: &[String], path: &[String]) -> Option<Module> {
-        let mut known = from.to_vec();
-        let mut rest = path;
-        while let Some((part, after)) = rest.split_first() {
-            rest = after;
-            match part.as_str() {
-                "self" => continue,
-                "super" => {
-                    known.pop()?;
-                    continue;
-                }
-                "crate" if after.first().is_some_and(|layer| layer == self.name) => {
-                    known.clear();
-                    rest = &after[1..];
-                    continue;
-                }
-                "crate" => return None,
-                _ => {}
+    let mut seen = 0;
+    let mut unused = Vec::new();
+    for source in sources.iter().filter(|source| owner(source).is_some()) {
+        for name in public_items(&source.text) {
+            seen += 1;
+            if users[name].iter().all(|user| *user == owner(source)) {
+                unused.push(format!("{}: {name}", source.path.display()));
             }
-            known.push(part.clone());
-            if self.modules.contains_key(&known) {
-                continue;
-            }
-            known.pop();
-            let by = |name: &str| self.reexports.get(&(known.clone(), name.to_owned()));
-            let Some(origin) = by(part).or_else(|| by("GLOB")) else { break };
-            let is_other = origin.as_slice() != path;
-            return is_other.then(|| self.resolve(&known, origin)).flatten();
         }
-        self.modules.contains_key(&known).then_some(known)
     }
-
-    /// Returns the other modules that this one uses.
-    fn named(&self, module: &Module) -> BTreeSet<Module> {
-        let text = self.modules[module].as_str();
-        let mut found = BTreeSet::new();
-        let mut add = |from: &[String], path: &[String]| found.extend(self.resolve(from, path));
-        let absolute = format!("crate::{}::", self.name);
-        for (at, _) in text.match_indices(&absolute) {
-            paths(&text[at + absolute.len()..]).iter().for_each(|path| add(&[], path));
-        }
-        for (at, _) in text.match_indices("super::").filter(|(at, _)| !text[..*at].ends_with("::"))
-        {
-            let after = text[at..].trim_start_matches("super::");
-            let up = (text.len() - at - after.len()) / "super::".len();
-            let above = &module[..module.len().saturating_sub(up)];
-            let named = paths(after);
-            // `super::*` names the parent module itself.
-            if named.is_empty() {
-                add(above, &[]);
-            }
-            named.iter().for_each(|path| add(above, path));
-        }
-        // A module names its children without `self`, in `use` lines and elsewhere.
-        for begin in ["use ", "pub use "] {
-            lines_of(text, begin).iter().for_each(|path| add(module, path));
-        }
-        for other in self.modules.keys().filter(|other| other.split_last().is_some()) {
-            let (name, above) = other.split_last().unwrap();
-            if above == module.as_slice() && names(text, name) {
-                add(module, std::slice::from_ref(name));
-            }
-        }
-        found.retain(|other| !other.is_empty() && other != module);
-        found
-    }
-}
-
-/// Returns the largest set of modules that all depend on each other, directly or indirectly.
-fn largest_cycle(named: &BTreeMap<Module, BTreeSet<Module>>) -> Vec<String> {
-    let reached = |from: &Module| {
-        let (mut seen, mut next) = (BTreeSet::new(), vec![from]);
-        while let Some(module) = next.pop() {
-            next.extend(named[module].iter().filter(|other| seen.insert((*other).clone())));
-        }
-        seen
-    };
-    let reaches: BTreeMap<_, _> = named.keys().map(|module| (module, reached(module))).collect();
-    let cycle = |module: &&Module| -> Vec<String> {
-        let back = reaches[*module].iter().filter(|other| reaches[other].contains(*module));
-        back.map(|module| module.join("::")).collect()
-    };
-    reaches.keys().map(cycle).max_by_key(Vec::len).unwrap_or_default()
-}
-
-/// Returns the dependencies of each module of a layer, except those of its `mod.rs`, which only
-/// lists the others.
-fn named_modules(
-    name: &str,
-    modules: &BTreeMap<Module, String>,
-) -> BTreeMap<Module, BTreeSet<Module>> {
-    let layer = Layer::new(name, modules);
-    let inner = modules.keys().filter(|module| !module.is_empty());
-    inner.map(|module| (module.clone(), layer.named(module))).collect()
+    assert!(seen > 500, "only {seen} public items were found");
+    assert!(unused.is_empty(), "public, but unused in other crates: {unused:#?}");
 }
 
 #[test]
-fn import_cycles_within_a_layer_are_small() {
-    let mut wrong = Vec::new();
-    for (layer, _) in LAYERS {
-        let modules = modules(layer);
-        assert!(modules.len() > 3, "the files of {layer} were not found: {}", modules.len());
-        let cycle = largest_cycle(&named_modules(layer, &modules));
-        let smaller = SMALLER_CYCLES.iter().find(|(name, _)| *name == layer);
-        if cycle.len() > smaller.map_or(LARGEST_CYCLE, |(_, most)| *most) {
-            wrong.push(format!("an import cycle of {} files in {layer}: {cycle:?}", cycle.len()));
-        }
-    }
-    assert!(wrong.is_empty(), "{wrong:#?}");
+fn public_items_are_found_in_every_form() {
+    let text = "pub fn a() {}\n    pub(crate) fn no() {}\n    pub const fn b() {}\npub const C: u8 = 1;\npub mod d;\npub struct No;\n#[cfg(test)]\n#[must_use]\npub fn no() {}\n#[must_use]\npub async fn e<T>() {}\nfn no() {}\npub unsafe fn f() {}";
+    assert_eq!(public_items(text), ["a", "b", "C", "d", "e", "f"]);
 }
 
 #[test]
-fn import_cycles_are_found_in_every_form_of_use() {
-    let cycle = |files: &[(&str, &str)]| {
-        let module = |name: &str| name.split_terminator("::").map(str::to_owned).collect();
-        let modules = files.iter().map(|(name, text)| (module(name), (*text).to_owned())).collect();
-        largest_cycle(&named_modules("layer", &modules))
-    };
-    let back = ("b", "use crate::layer::a;");
-    for text in [
-        "use super::b;",
-        "use super::{\n    c::D,\n    b::{C, E},\n};",
-        "use crate::layer::b::C;",
-        "fn f() { crate::layer::b::g() }",
-        "fn f() { super::b::g() }",
-    ] {
-        assert_eq!(cycle(&[("", ""), ("a", text), back]), ["a", "b"], "{text}");
+fn crates_warn_about_public_items_that_nobody_can_reach() {
+    for layer in CRATES {
+        let root = fs::read_to_string(src().join(layer).join("mod.rs")).unwrap();
+        assert!(root.contains("#![warn(unreachable_pub)]"), "{layer}");
     }
-    for root in ["pub use b::C;", "pub use self::b::{C, D};", "pub use b::*;"] {
-        for text in ["use super::C;", "use crate::layer::C;"] {
-            assert_eq!(cycle(&[("", root), ("a", text), back]), ["a", "b"], "{root} {text}");
-        }
-    }
-    for below in ["use super::C;", "use super::*;"] {
-        for above in ["mod b;\nfn f() { b::g() }", "mod b;\nuse b::g;"] {
-            assert_eq!(cycle(&[("a", above), ("a::b", below)]), ["a", "a::b"], "{below} {above}");
-        }
-    }
-    let none: [String; 0] = [];
-    assert_eq!(cycle(&[("", "pub use b::C;"), ("a", "use crate::other::C;"), back]), none);
+}
+
+#[test]
+fn uses_are_found_in_every_form() {
+    let text = "use crate::live::Queue;\nuse crate::{args::value, tui};\nfn f() { crate::client::ask(slotd_model::JobId(1)) }\n$crate::no";
+    let found: Vec<String> = uses(text).into_iter().collect();
+    assert_eq!(found, ["args", "client", "live", "model", "no", "tui"]);
+    assert!(names("fn f() { diesel::delete() }", "diesel"));
+    assert!(!names("a::diesel::x; mydiesel::y", "diesel"));
+    assert_eq!(code("a // std::fs\n#[cfg(test)]\nmod tests {\n std::fs\n}"), "a \n");
 }

@@ -4,8 +4,8 @@
 use super::children::apart;
 use super::{OWN_PROGRAM, about};
 use crate::actors::messages::Notify;
-use crate::exec::messenger::{POST_ARG, Post, PostTo, Posted};
-use crate::parse::web_address::WebAddress;
+use slotd_exec::messenger::{POST_ARG, Post, PostTo, Posted};
+use slotd_parse::web_address::WebAddress;
 use std::io;
 use std::process::Stdio;
 use std::time::Duration;

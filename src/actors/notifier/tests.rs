@@ -1,7 +1,7 @@
 //! Tests of commands. Emails and posts are tested with a daemon.
 
 use super::*;
-use crate::model::{End, ExitCode, Job, JobId, JobState, Reason, Timestamp};
+use slotd_model::{End, ExitCode, Job, JobId, JobState, Reason, Timestamp};
 use std::path::Path;
 use std::sync::Arc;
 use tokio::sync::mpsc;

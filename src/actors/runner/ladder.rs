@@ -5,14 +5,14 @@
 
 use super::RunnerActor;
 use crate::actors::messages::{LimitReached, StepStopping};
-use crate::exec::launch_spec::{SignalScope, StepCommand};
-use crate::exec::step_handle::StepCommands;
-use crate::model::request::WarnSignal;
-use crate::model::run::RunState;
-use crate::model::{ExitCode, ExitRecord, StepId, StepKey, Timestamp};
-use crate::sched::{EndCause, StopCause};
-use crate::sys::{aside, clock};
 use actix::prelude::*;
+use slotd_exec::launch_spec::{SignalScope, StepCommand};
+use slotd_exec::step_handle::StepCommands;
+use slotd_model::request::WarnSignal;
+use slotd_model::run::RunState;
+use slotd_model::{ExitCode, ExitRecord, StepId, StepKey, Timestamp};
+use slotd_sched::{EndCause, StopCause};
+use slotd_sys::{aside, clock};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -316,8 +316,8 @@ impl RunnerActor {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::{BootId, ClockBase};
     use proptest::prelude::*;
+    use slotd_model::{BootId, ClockBase};
 
     const SECOND: Duration = Duration::from_secs(1);
 
@@ -404,7 +404,7 @@ mod tests {
                 let left = adopted(&run, up).left(SECOND * up);
                 prop_assert_eq!(left, Some(SECOND * 10u32.saturating_sub(ran)));
                 let now = at(zero + i64::from(up));
-                let job = crate::model::Job { run: run.clone(), ..Default::default() };
+                let job = slotd_model::Job { run: run.clone(), ..Default::default() };
                 prop_assert_eq!(job.elapsed(now), SECOND * ran);
             }
         }

@@ -4,17 +4,17 @@
 use super::{LiveStep, Retry, RunnerActor, StepNews};
 use crate::actors::launch_plan;
 use crate::actors::messages::{AdoptJob, CgroupsChecked, LaunchJob, LaunchStep, OpenAllocation};
-use crate::exec::adopt::Leftovers;
-use crate::exec::cgroup::JobCgroup;
-use crate::exec::launch_spec::StepCommand;
-use crate::exec::{
+use actix::prelude::*;
+use slotd_exec::adopt::Leftovers;
+use slotd_exec::cgroup::JobCgroup;
+use slotd_exec::launch_spec::StepCommand;
+use slotd_exec::{
     Adoption, LaunchError, LaunchFault, LaunchSpec, StepHandle, adopt, host_fault, job_dirs,
 };
-use crate::model::tres::Allocation;
-use crate::model::{ExitCode, ExitRecord, StepId};
-use crate::sched::EndCause;
-use crate::sys::{aside, break_point, clock};
-use actix::prelude::*;
+use slotd_model::tres::Allocation;
+use slotd_model::{ExitCode, ExitRecord, StepId};
+use slotd_sched::EndCause;
+use slotd_sys::{aside, break_point, clock};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,8 +1,8 @@
 //! Receivers of commit results.
 
-use crate::model::{JobId, Refusal, StoreFault};
-use crate::sched::Submitted;
 use actix::prelude::*;
+use slotd_model::{JobId, Refusal, StoreFault};
+use slotd_sched::Submitted;
 use std::future::Future;
 use tokio::sync::oneshot;
 

@@ -2,14 +2,14 @@
 
 use super::SchedulerActor;
 use crate::actors::messages::{CancelJobs, ControlJobs, RunnerCommand};
-use crate::exec::StepCommand;
-use crate::model::job::Hold;
-use crate::model::query::JobQuery;
-use crate::model::{JobId, JobRef, Refusal, StepId, Timestamp, Tres};
-use crate::protocol::answer::Outcome;
-use crate::protocol::request::{CancelAsk, ControlAction};
-use crate::sched::{Cx, SignalTarget};
 use actix::prelude::*;
+use slotd_exec::StepCommand;
+use slotd_model::job::Hold;
+use slotd_model::query::JobQuery;
+use slotd_model::{JobId, JobRef, Refusal, StepId, Timestamp, Tres};
+use slotd_protocol::answer::Outcome;
+use slotd_protocol::request::{CancelAsk, ControlAction};
+use slotd_sched::{Cx, SignalTarget};
 use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio::time::timeout;

@@ -1,8 +1,8 @@
 //! Counters of the scheduler.
 
-use crate::model::diagnostics::{Backfill, JobCounts, Tally};
-use crate::model::{End, Outcome, Timestamp};
-use crate::sched::{Core, Effect, Outbox};
+use slotd_model::diagnostics::{Backfill, JobCounts, Tally};
+use slotd_model::{End, Outcome, Timestamp};
+use slotd_sched::{Core, Effect, Outbox};
 use std::time::Duration;
 
 /// Counters that started at `since`.

@@ -2,8 +2,8 @@
 
 use super::SchedulerActor;
 use crate::actors::messages::QueryDiagnostics;
-use crate::model::diagnostics::Diagnostics;
 use actix::prelude::*;
+use slotd_model::diagnostics::Diagnostics;
 use std::time::Instant;
 
 /// The number of clock readings over which to measure the cost of one.

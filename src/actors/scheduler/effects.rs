@@ -3,12 +3,12 @@
 
 use super::SchedulerActor;
 use crate::actors::messages::*;
-use crate::model::change::LaunchTexts;
-use crate::model::resize::PartChange;
-use crate::model::view::JobView;
-use crate::model::{JobId, JobRef};
-use crate::protocol::answer::Answer;
-use crate::sched::{Cx, Effect};
+use slotd_model::change::LaunchTexts;
+use slotd_model::resize::PartChange;
+use slotd_model::view::JobView;
+use slotd_model::{JobId, JobRef};
+use slotd_protocol::answer::Answer;
+use slotd_sched::{Cx, Effect};
 use std::collections::HashMap;
 
 impl SchedulerActor {

@@ -2,10 +2,10 @@
 
 use super::SchedulerActor;
 use crate::actors::messages::WatchChanges;
-use crate::model::change::Change;
-use crate::model::changed::Changed;
-use crate::sched::Effect;
 use actix::prelude::*;
+use slotd_model::change::Change;
+use slotd_model::changed::Changed;
+use slotd_sched::Effect;
 
 impl SchedulerActor {
     /// Reports a change to watching clients without waiting for them. If no client watches,

@@ -3,9 +3,9 @@
 //! Only the copy of the state is made on the scheduler's thread. The forecast is computed on
 //! another thread and shared by all queries of the same state.
 
-use crate::model::Timestamp;
-use crate::sched::{Core, Forecast, Starts};
-use crate::sys::aside;
+use slotd_model::Timestamp;
+use slotd_sched::{Core, Forecast, Starts};
+use slotd_sys::aside;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{OnceCell, Semaphore};

@@ -8,9 +8,9 @@
 //! stopped by cancelling the launch.
 
 use super::outgoing::Told;
-use crate::model::view::JobView;
-use crate::model::{JobId, StepKey};
-use crate::sched::Effect;
+use slotd_model::view::JobView;
+use slotd_model::{JobId, StepKey};
+use slotd_sched::Effect;
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::time::Instant;
 
@@ -250,9 +250,9 @@ impl<A> InFlight<A> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::tres::Allocation;
-    use crate::model::{Job, StepId};
-    use crate::sched::{SignalTarget, StopCause};
+    use slotd_model::tres::Allocation;
+    use slotd_model::{Job, StepId};
+    use slotd_sched::{SignalTarget, StopCause};
 
     const JOB: JobId = JobId(1);
     const STEP: StepKey = StepKey { job: JOB, step: StepId::Num(0) };

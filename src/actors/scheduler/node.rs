@@ -5,14 +5,14 @@ use crate::actors::messages::{
     CgroupsChecked, ChangeSite, CheckParts, HostGoesDown, NoteMachine, QueryNode, SiteChange,
     SubmitJob,
 };
-use crate::exec::cgroup::CgroupBase;
-use crate::model::Refusal;
-use crate::model::changed::Changed;
-use crate::model::node::{NodeReason, Outage};
-use crate::model::view::{NodeView, PartitionView};
-use crate::sched::{Core, Submitted, Trouble};
-use crate::sys::aside;
 use actix::prelude::*;
+use slotd_exec::cgroup::CgroupBase;
+use slotd_model::Refusal;
+use slotd_model::changed::Changed;
+use slotd_model::node::{NodeReason, Outage};
+use slotd_model::view::{NodeView, PartitionView};
+use slotd_sched::{Core, Submitted, Trouble};
+use slotd_sys::aside;
 use std::sync::Arc;
 use tokio::sync::oneshot;
 
@@ -42,9 +42,9 @@ impl Handler<QueryNode> for SchedulerActor {
             },
             limits: self.core.config().limits.clone(),
             daemon_start: self.outputs.daemon_start,
-            load_centi: crate::sys::system::probe_load_centi(),
+            load_centi: slotd_sys::system::probe_load_centi(),
             cpus_elsewhere: self.core.resources().cpus_elsewhere(),
-            free_mem_mb: crate::sys::memory::probe_free_mb(),
+            free_mem_mb: slotd_sys::memory::probe_free_mb(),
             now: self.now(),
         })
     }
@@ -54,7 +54,7 @@ impl SchedulerActor {
     /// Samples the CPU usage on another thread.
     pub(super) fn read_cpus(&self, ctx: &mut actix::Context<Self>) {
         let there = self.core.config().host.topology.cpus().into_iter().collect();
-        let read = crate::sys::cpu_use::read(self.outputs.root.clone(), there);
+        let read = slotd_sys::cpu_use::read(self.outputs.root.clone(), there);
         ctx.spawn(read.into_actor(self).map(|read, actor, ctx| {
             let read = read.map_err(|e| e.to_string());
             actor.decide(ctx, |core, cx| core.on_cpus_read(read, cx.now));
@@ -66,8 +66,8 @@ impl SchedulerActor {
 /// to its own user.
 fn reason(trouble: &Trouble) -> NodeReason {
     let (user, uid) = trouble.by.clone().unwrap_or_else(|| {
-        let (uid, _) = crate::sys::user::current();
-        (crate::sys::user::user_name(uid), uid)
+        let (uid, _) = slotd_sys::user::current();
+        (slotd_sys::user::user_name(uid), uid)
     });
     NodeReason { text: trouble.text.clone(), since: trouble.since, user, uid }
 }

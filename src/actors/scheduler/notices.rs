@@ -2,11 +2,11 @@
 
 use super::SchedulerActor;
 use crate::actors::messages::NoticeGiven;
-use crate::model::change::Change;
-use crate::model::mail::MailKind;
-use crate::model::notice::Channel;
-use crate::sched::{Effect, Outbox};
 use actix::prelude::*;
+use slotd_model::change::Change;
+use slotd_model::mail::MailKind;
+use slotd_model::notice::Channel;
+use slotd_sched::{Effect, Outbox};
 
 impl SchedulerActor {
     /// Adds the path of standard error to emails about failed jobs: they include its last lines.

@@ -1,9 +1,9 @@
 //! Outgoing notifications. They are numbered, and stored until they are sent.
 
 use crate::actors::messages::Notify;
-use crate::model::JobId;
-use crate::model::change::Change;
-use crate::sched::Effect;
+use slotd_model::JobId;
+use slotd_model::change::Change;
+use slotd_sched::Effect;
 
 /// A notification that is sent once it is durable.
 #[derive(Debug)]

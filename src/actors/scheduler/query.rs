@@ -5,13 +5,13 @@ use crate::actors::launch_plan::fill_paths;
 use crate::actors::messages::{
     FindJobs, FoundJobs, QueryJobs, QueryUsage, RefreshLive, RunnerCommand, Since,
 };
-use crate::exec::launch_spec::StepUsage;
-use crate::model::job::Hold;
-use crate::model::query::JobQuery;
-use crate::model::tres::Usage;
-use crate::model::view::{JobList, JobView};
-use crate::model::{JobId, JobRef, JobState, Step, StepId, StepKey};
 use actix::prelude::*;
+use slotd_exec::launch_spec::StepUsage;
+use slotd_model::job::Hold;
+use slotd_model::query::JobQuery;
+use slotd_model::tres::Usage;
+use slotd_model::view::{JobList, JobView};
+use slotd_model::{JobId, JobRef, JobState, Step, StepId, StepKey};
 use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio::time::timeout;

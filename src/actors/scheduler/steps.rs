@@ -5,13 +5,13 @@ use super::in_flight::CalledOff;
 use super::{SIGTERM, SchedulerActor};
 use crate::actors::messages::*;
 use crate::actors::news::NewsSender;
-use crate::model::tres::Allocation;
-use crate::model::view::JobView;
-use crate::model::{ExitCode, ExitRecord, Job, JobId, JobState, Refusal, StepKey};
-use crate::protocol::answer::Answer;
-use crate::protocol::request::StepLaunch;
-use crate::sched::{Cx, Effect, EndCause, Outbox, StepAsker, StepStart, StopCause};
 use actix::prelude::*;
+use slotd_model::tres::Allocation;
+use slotd_model::view::JobView;
+use slotd_model::{ExitCode, ExitRecord, Job, JobId, JobState, Refusal, StepKey};
+use slotd_protocol::answer::Answer;
+use slotd_protocol::request::StepLaunch;
+use slotd_sched::{Cx, Effect, EndCause, Outbox, StepAsker, StepStart, StopCause};
 use std::os::fd::OwnedFd;
 
 /// A step that waits for its resources or its commit.

@@ -3,9 +3,9 @@
 use super::asker::{Asker, answer_submission, told};
 use super::{SchedulerActor, node};
 use crate::actors::messages::{SubmitJob, TestSubmission};
-use crate::model::Refusal;
-use crate::sched::{Cx, Estimate, Submitted};
 use actix::prelude::*;
+use slotd_model::Refusal;
+use slotd_sched::{Cx, Estimate, Submitted};
 use tokio::sync::oneshot;
 
 impl Handler<SubmitJob> for SchedulerActor {

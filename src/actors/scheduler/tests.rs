@@ -3,19 +3,19 @@
 use super::*;
 use crate::actors::feed::Feed;
 use crate::actors::gpu_inventory::NoGpus;
-use crate::model::JobRequest;
-use crate::model::Partition;
-use crate::model::array::ArraySpec;
-use crate::model::change::Change;
-use crate::model::job::Client;
-use crate::model::notice::{Audience, Event, Events};
-use crate::model::partition::Host;
-use crate::model::query::JobQuery;
-use crate::model::request::JobKind;
-use crate::model::{JobRef, Refusal, StoreFault, TaskSet};
-use crate::protocol::answer::Answer;
-use crate::protocol::request::ControlAction;
-use crate::sched::{Submission, Submitted};
+use slotd_model::JobRequest;
+use slotd_model::Partition;
+use slotd_model::array::ArraySpec;
+use slotd_model::change::Change;
+use slotd_model::job::Client;
+use slotd_model::notice::{Audience, Event, Events};
+use slotd_model::partition::Host;
+use slotd_model::query::JobQuery;
+use slotd_model::request::JobKind;
+use slotd_model::{JobRef, Refusal, StoreFault, TaskSet};
+use slotd_protocol::answer::Answer;
+use slotd_protocol::request::ControlAction;
+use slotd_sched::{Submission, Submitted};
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 
@@ -81,8 +81,8 @@ fn partitions() -> Vec<Partition> {
     vec![Partition { name: "cpu".to_owned(), is_default: true, ..Partition::default() }]
 }
 
-fn config() -> crate::sched::Config {
-    crate::sched::Config {
+fn config() -> slotd_sched::Config {
+    slotd_sched::Config {
         host: Host { name: "vm".to_owned(), cpu_ids: vec![0, 1], mem_mb: 4096, ..Host::default() },
         capacities: Default::default(),
         partitions: partitions(),
@@ -144,7 +144,7 @@ impl Lab {
             activity: watch::Sender::default(),
         };
         let scheduler = SchedulerActor::new(
-            Core::new(crate::sched::Config { audience, ..config() }),
+            Core::new(slotd_sched::Config { audience, ..config() }),
             outputs,
             Vec::new(),
             Outbox::default(),
@@ -316,7 +316,7 @@ async fn array_watcher_gets_the_end_of_the_last_task() {
     let id = array.await.expect("an answer").expect("a job").job;
     let (news, mut events) = mpsc::unbounded_channel();
     assert!(lab.scheduler.send(WatchJob { job: id, news }).await.expect("an answer").is_some());
-    let cancel = crate::protocol::request::CancelAsk {
+    let cancel = slotd_protocol::request::CancelAsk {
         query: JobQuery::of(vec![JobRef { job: id, tasks: Some(TaskSet::one(2)), step: None }]),
         ..Default::default()
     };
@@ -324,10 +324,8 @@ async fn array_watcher_gets_the_end_of_the_last_task() {
     lab.acknowledge().await;
     assert!(one.await.expect("an answer")[0].result.is_ok());
     assert!(events.try_recv().is_err(), "two tasks are left");
-    let rest = crate::protocol::request::CancelAsk {
-        query: JobQuery::of(vec![JobRef::job(id)]),
-        ..cancel
-    };
+    let rest =
+        slotd_protocol::request::CancelAsk { query: JobQuery::of(vec![JobRef::job(id)]), ..cancel };
     let rest = lab.scheduler.send(CancelJobs(rest));
     lab.acknowledge().await;
     rest.await.expect("an answer");
@@ -345,7 +343,7 @@ async fn array_end_is_announced_only_when_all_task_ends_are_durable() {
     let (news, mut events) = mpsc::unbounded_channel();
     assert!(lab.scheduler.send(WatchJob { job: id, news }).await.expect("an answer").is_some());
     let cancel = |tasks: Option<TaskSet>| {
-        CancelJobs(crate::protocol::request::CancelAsk {
+        CancelJobs(slotd_protocol::request::CancelAsk {
             query: JobQuery::of(vec![JobRef { job: id, tasks, step: None }]),
             ..Default::default()
         })
@@ -364,7 +362,7 @@ async fn array_end_is_announced_only_when_all_task_ends_are_durable() {
 
 fn cancel(id: JobId) -> CancelJobs {
     let query = JobQuery::of(vec![JobRef::job(id)]);
-    CancelJobs(crate::protocol::request::CancelAsk { query, ..Default::default() })
+    CancelJobs(slotd_protocol::request::CancelAsk { query, ..Default::default() })
 }
 
 #[actix_rt::test]
@@ -386,7 +384,7 @@ async fn job_cancelled_before_its_start_is_durable_never_starts() {
     let jobs = lab.scheduler.send(of(JobQuery::default(), id)).await.expect("an answer").jobs;
     assert_eq!(
         (jobs[0].run.state, jobs[0].run.exit),
-        (crate::model::JobState::Ended(crate::model::End::Cancelled), ExitCode::signal(15))
+        (slotd_model::JobState::Ended(slotd_model::End::Cancelled), ExitCode::signal(15))
     );
 }
 
@@ -545,7 +543,7 @@ async fn unstored_cancel_of_a_requeued_job_is_reported_as_unstored() {
     let mut lab = Lab::of(Audience::default(), Box::new(|_| Idler.start().recipient()));
     let requeue = |job| {
         let (jobs, action) =
-            (vec![JobRef::job(job)], crate::protocol::request::ControlAction::Requeue);
+            (vec![JobRef::job(job)], slotd_protocol::request::ControlAction::Requeue);
         ControlJobs { jobs, action, ended: Vec::new(), recalled: Vec::new() }
     };
     for id in [1, 2].map(JobId) {
@@ -605,9 +603,9 @@ async fn job_whose_start_cannot_be_stored_is_pending_again() {
     lab.fault(Vec::new());
     let back = lab.commits.recv().await.expect("a commit");
     let state =
-        |jobs: crate::model::view::JobList| (jobs.jobs[0].run.state, jobs.jobs[0].run.restarts);
+        |jobs: slotd_model::view::JobList| (jobs.jobs[0].run.state, jobs.jobs[0].run.restarts);
     let jobs = lab.scheduler.send(of(JobQuery::default(), id)).await.expect("an answer");
-    assert_eq!(state(jobs), (crate::model::JobState::Pending, 0));
+    assert_eq!(state(jobs), (slotd_model::JobState::Pending, 0));
     for seq in [start.seq, back.seq] {
         // No runner is created.
         lab.scheduler.do_send(Committed { seq, result: Ok(Vec::new()) });

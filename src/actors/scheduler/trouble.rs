@@ -8,11 +8,11 @@
 use super::SchedulerActor;
 use super::asker::{Asker, Told, answer_submission, tell, told};
 use crate::actors::messages::{StoreWell, Unstored};
-use crate::model::changed::Changed;
-use crate::model::{ExitRecord, Job, JobId, JobState, Reason, Refusal, StoreFault, StoreTrouble};
-use crate::protocol::answer::{Answer, Outcome};
-use crate::sched::{Cx, EndCause, Outbox, Submitted};
 use actix::prelude::*;
+use slotd_model::changed::Changed;
+use slotd_model::{ExitRecord, Job, JobId, JobState, Reason, Refusal, StoreFault, StoreTrouble};
+use slotd_protocol::answer::{Answer, Outcome};
+use slotd_sched::{Cx, EndCause, Outbox, Submitted};
 use std::collections::HashSet;
 use std::future::Future;
 use tokio::sync::oneshot;

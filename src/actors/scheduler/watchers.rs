@@ -3,11 +3,11 @@
 use super::SchedulerActor;
 use crate::actors::messages::WatchJob;
 use crate::actors::news::NewsSender;
-use crate::model::view::JobView;
-use crate::model::{ArrayRole, JobId, JobRef, JobState};
-use crate::protocol::answer::Answer;
-use crate::sched::Effect;
 use actix::prelude::*;
+use slotd_model::view::JobView;
+use slotd_model::{ArrayRole, JobId, JobRef, JobState};
+use slotd_protocol::answer::Answer;
+use slotd_sched::Effect;
 use std::collections::HashMap;
 
 /// The clients that wait for events of one job.

@@ -6,11 +6,11 @@
 use crate::actors::messages::{Commit, Committed, StoreWell, Unstored};
 use crate::actors::scheduler::SchedulerActor;
 use crate::actors::store::backlog::Backlog;
-use crate::model::change::{Change, LaunchTexts};
-use crate::model::{JobId, StoreFault};
-use crate::sched::testing::Stored;
-use crate::store::StoreError;
 use actix::prelude::*;
+use slotd_model::change::{Change, LaunchTexts};
+use slotd_model::{JobId, StoreFault};
+use slotd_sched::testing::Stored;
+use slotd_store::StoreError;
 use std::collections::BTreeSet;
 
 const FAULTS: [StoreFault; 4] =

@@ -2,8 +2,8 @@
 //! written.
 
 use crate::actors::messages::{Commit, Unstored};
-use crate::model::JobId;
-use crate::store::StoreError;
+use slotd_model::JobId;
+use slotd_store::StoreError;
 use std::collections::HashSet;
 
 /// The waiting commits.

@@ -1,8 +1,8 @@
 //! Scripts and environments that need not be read from the database: those of jobs submitted and
 //! started in the same commit, and those of the array whose task started last.
 
-use crate::model::JobId;
-use crate::model::change::{Change, LaunchTexts, Texts};
+use slotd_model::JobId;
+use slotd_model::change::{Change, LaunchTexts, Texts};
 use std::collections::HashMap;
 
 /// The maximum size of an array's texts to keep between commits. Larger texts would waste memory,
@@ -75,7 +75,7 @@ impl FreshTexts {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::Job;
+    use slotd_model::Job;
     use std::convert::Infallible;
 
     fn texts(script: &str) -> LaunchTexts {

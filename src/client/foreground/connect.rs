@@ -4,12 +4,12 @@ use super::keyboard::Keyboard;
 use super::streams::{ClientStreams, Input, Output};
 use crate::client::relay::{self, Relay};
 use crate::client::terminal;
-use crate::exec::client_line::ClientLine;
-use crate::protocol::request::{StepLaunch, Stream, TaskStreams};
-use crate::sys::limits;
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::sys::stat::{SFlag, fstat, major, minor};
 use nix::unistd::pipe2;
+use slotd_exec::client_line::ClientLine;
+use slotd_protocol::request::{StepLaunch, Stream, TaskStreams};
+use slotd_sys::limits;
 use std::io::{self, IsTerminal};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 

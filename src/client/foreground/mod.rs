@@ -20,10 +20,10 @@ pub use grant::{Grant, wait_for_grant, wait_for_release};
 pub use signals::end_by_interrupt;
 pub use step::run_step;
 
-use crate::model::job::ClientProcess;
-use crate::model::view::JobView;
-use crate::model::{ExitCode, ExitRecord, JobId, Refusal, StepId};
-use crate::sys::paths::Paths;
+use slotd_model::job::ClientProcess;
+use slotd_model::view::JobView;
+use slotd_model::{ExitCode, ExitRecord, JobId, Refusal, StepId};
+use slotd_sys::paths::Paths;
 
 /// The identity of this client, and the paths needed to reconnect.
 #[derive(Debug, Clone)]

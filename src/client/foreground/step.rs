@@ -7,14 +7,14 @@ use super::{Caller, StepObserver, StepOutcome};
 use crate::client::connection::{ClientError, Connection, watch_for_daemon};
 use crate::client::terminal::Raw;
 use crate::client::watch::FileWatch;
-use crate::exec::launch_spec::{SignalScope, StepCommand, StepEvent};
-use crate::model::query::JobQuery;
-use crate::model::{ExitCode, ExitRecord, JobId, JobRef, StepId, StepKey, TaskSet};
-use crate::protocol::answer::Answer;
-use crate::protocol::frame::FrameError;
-use crate::protocol::request::{CancelAsk, Request, StepLaunch};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use slotd_exec::launch_spec::{SignalScope, StepCommand, StepEvent};
+use slotd_model::query::JobQuery;
+use slotd_model::{ExitCode, ExitRecord, JobId, JobRef, StepId, StepKey, TaskSet};
+use slotd_protocol::answer::Answer;
+use slotd_protocol::frame::FrameError;
+use slotd_protocol::request::{CancelAsk, Request, StepLaunch};
 use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
@@ -527,12 +527,12 @@ impl Foreground<'_> {
 mod tests {
     use super::*;
     use crate::client::foreground::StreamTasks;
-    use crate::exec::wire;
-    use crate::model::job::ClientProcess;
-    use crate::protocol::frame::{Decoder, Frame, Header};
-    use crate::sys::paths::Paths;
-    use crate::sys::socket::receive;
     use nix::sys::socket::{Shutdown, shutdown};
+    use slotd_exec::wire;
+    use slotd_model::job::ClientProcess;
+    use slotd_protocol::frame::{Decoder, Frame, Header};
+    use slotd_sys::paths::Paths;
+    use slotd_sys::socket::receive;
     use std::io::{Read, Write};
     use std::os::unix::net::{UnixListener, UnixStream};
     use std::os::unix::thread::JoinHandleExt;
@@ -747,7 +747,7 @@ mod tests {
     }
 
     fn started() -> StepEvent {
-        let started = crate::model::Timestamp::default();
+        let started = slotd_model::Timestamp::default();
         StepEvent::Started {
             pid: 1,
             start_ticks: 1,

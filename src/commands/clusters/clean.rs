@@ -18,7 +18,7 @@ use crate::clusters::link::{Clusters, Ended, Input};
 use crate::clusters::program;
 use crate::clusters::states::Standing;
 use crate::clusters::token::State;
-use crate::render::size::{Units, kib};
+use slotd_render::size::{Units, kib};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 

@@ -11,7 +11,7 @@ use crate::clusters::journal::End;
 use crate::clusters::link::{Clusters, Ended, Input};
 use crate::clusters::program::{self, Place};
 use crate::clusters::states::{self, Standing};
-use crate::sys::clock;
+use slotd_sys::clock;
 use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};

@@ -8,7 +8,7 @@ use crate::args::error::CliError;
 use crate::clusters::config::Cluster;
 use crate::clusters::journal::{Origin, Record, origin};
 use crate::clusters::link::Clusters;
-use crate::parse::error::shown;
+use slotd_parse::error::shown;
 use std::collections::BTreeMap;
 
 /// Jobs of one cluster.

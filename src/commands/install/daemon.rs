@@ -5,8 +5,8 @@ use super::layout::Layout;
 use super::say::say;
 use crate::args::error::CliError;
 use crate::daemon::detached;
-use crate::parse::env_file::EnvFile;
-use crate::sys::paths::Paths;
+use slotd_parse::env_file::EnvFile;
+use slotd_sys::paths::Paths;
 
 pub(super) fn start(layout: &Layout, settings: &EnvFile) -> Result<u32, CliError> {
     let file = layout.env_file.display().to_string();

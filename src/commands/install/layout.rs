@@ -3,9 +3,9 @@
 use super::say::fail;
 use crate::args::error::CliError;
 use crate::commands::daemon::read_settings;
-use crate::parse::env_file::EnvFile;
-use crate::sys::files::{self, MOST_SETTINGS};
-use crate::sys::paths::Paths;
+use slotd_parse::env_file::EnvFile;
+use slotd_sys::files::{self, MOST_SETTINGS};
+use slotd_sys::paths::Paths;
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;

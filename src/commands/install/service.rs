@@ -7,9 +7,9 @@ use super::{daemon, files};
 use crate::args::error::CliError;
 use crate::client::connection::Connection;
 use crate::daemon::detached;
-use crate::parse::env_file::EnvFile;
-use crate::sys::files::MOST_SETTINGS;
 use nix::unistd::getuid;
+use slotd_parse::env_file::EnvFile;
+use slotd_sys::files::MOST_SETTINGS;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -210,7 +210,7 @@ fn units(layout: &Layout) -> (Vec<PathBuf>, Vec<PathBuf>) {
     let files = TEMPLATES.iter().map(|(name, template)| (layout.unit_dir.join(name), *template));
     let files = files.filter(|(file, _)| file.symlink_metadata().is_ok());
     let is_ours = |(file, template): &(PathBuf, &str)| {
-        let text = crate::sys::files::read_text(file, MOST_SETTINGS).unwrap_or_default();
+        let text = slotd_sys::files::read_text(file, MOST_SETTINGS).unwrap_or_default();
         !file.is_symlink() && description(&text) == description(template)
     };
     let (ours, foreign): (Vec<_>, Vec<_>) = files.partition(is_ours);

@@ -7,10 +7,10 @@ use crate::args::choices::Applet;
 use crate::clusters::config::KEYS;
 use crate::commands::{COMMANDS, Entry};
 use crate::daemon::{Holds, SETTINGS};
-use crate::parse::partition;
 use clap::{Arg, Command};
 use clap_mangen::Man;
 use clap_mangen::roff::{Roff, bold, italic, roman};
+use slotd_parse::partition;
 use std::io;
 
 const SOURCE: &str = concat!("slotd ", env!("CARGO_PKG_VERSION"));

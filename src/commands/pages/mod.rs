@@ -9,7 +9,7 @@ pub mod manual;
 pub mod reference;
 pub mod texts;
 
-use crate::sys::files;
+use slotd_sys::files;
 use std::path::Path;
 
 /// A file to install.

@@ -6,12 +6,12 @@ use super::texts::{self, Page};
 use crate::clusters::config::KEYS;
 use crate::commands::{COMMANDS, slotd};
 use crate::daemon::{Holds, SETTINGS, Setting};
-use crate::model::{JobState, Reason};
-use crate::render::field::{Field, Table};
-use crate::render::sacct::Sacct;
-use crate::render::sinfo::Sinfo;
-use crate::render::squeue::{Squeue, Steps};
 use clap::{Arg, Command};
+use slotd_model::{JobState, Reason};
+use slotd_render::field::{Field, Table};
+use slotd_render::sacct::Sacct;
+use slotd_render::sinfo::Sinfo;
+use slotd_render::squeue::{Squeue, Steps};
 use std::fmt::Write;
 
 /// Returns the pages.

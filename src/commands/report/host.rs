@@ -5,13 +5,13 @@ use crate::args::error::CliError;
 use crate::args::origin::Origin;
 use crate::commands::output::{self, ctx};
 use crate::commands::{Done, ask, ask_node, unexpected};
-use crate::model::Timestamp;
-use crate::model::host_use::{HostSpan, HostUse};
-use crate::protocol::answer::Answer;
-use crate::protocol::request::Request;
-use crate::render::time::iso;
-use crate::render::{host_use, json};
 use crate::tui::plot;
+use slotd_model::Timestamp;
+use slotd_model::host_use::{HostSpan, HostUse};
+use slotd_protocol::answer::Answer;
+use slotd_protocol::request::Request;
+use slotd_render::time::iso;
+use slotd_render::{host_use, json};
 
 /// Bars per chart.
 const BARS: usize = 240;

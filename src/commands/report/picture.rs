@@ -1,11 +1,11 @@
 //! A report as an SVG chart, and as an HTML page that contains it.
 
 use crate::args::error::CliError;
-use crate::render::Ctx;
-use crate::render::host_use::Chart;
-use crate::render::report::{self, Use};
-use crate::render::text::printable;
 use plotters::prelude::*;
+use slotd_render::Ctx;
+use slotd_render::host_use::Chart;
+use slotd_render::report::{self, Use};
+use slotd_render::text::printable;
 use std::fmt::Display;
 
 /// Names in the chart: those that waste the most.

@@ -1,9 +1,9 @@
 //! The commands of `scontrol`.
 
 use super::show::Show;
-use crate::model::JobRef;
-use crate::model::node::NodeOrder;
-use crate::model::update::Update;
+use slotd_model::JobRef;
+use slotd_model::node::NodeOrder;
+use slotd_model::update::Update;
 
 /// Jobs named by number or by name (`jobname=x`).
 #[derive(Debug, Clone, PartialEq, Eq)]

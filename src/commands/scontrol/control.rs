@@ -7,15 +7,14 @@ use crate::client::connection::Connection;
 use crate::commands::daemon::configuration;
 use crate::commands::output;
 use crate::commands::{Done, ask_job_list, ask_outcomes, known_names, paths, pids, unexpected};
-use crate::model::query::JobQuery;
-use crate::model::update::Update;
-use crate::model::view::JobView;
-use crate::model::{JobRef, JobState};
-use crate::parse;
-use crate::parse::error::shown;
-use crate::protocol::answer::Answer;
-use crate::protocol::request::{ControlAction, Request};
-use crate::render::{show, time};
+use slotd_model::query::JobQuery;
+use slotd_model::update::Update;
+use slotd_model::view::JobView;
+use slotd_model::{JobRef, JobState};
+use slotd_parse::error::shown;
+use slotd_protocol::answer::Answer;
+use slotd_protocol::request::{ControlAction, Request};
+use slotd_render::{show, time};
 
 /// The call that Slurm names if a hold or a release fails.
 pub(super) const SUSPEND_CALL: Option<&str> = Some("slurm_suspend");
@@ -35,7 +34,7 @@ pub(super) fn id_text(word: &str) -> &str {
 }
 
 fn one_job(word: &str) -> Result<JobRef, CliError> {
-    parse::ids::parse_job(id_text(word)).map_err(|_| unknown_job(word))
+    slotd_parse::ids::parse_job(id_text(word)).map_err(|_| unknown_job(word))
 }
 
 fn unknown_job(word: &str) -> CliError {
@@ -46,7 +45,9 @@ fn unknown_job(word: &str) -> CliError {
 pub(super) fn job_list(words: &[String]) -> Result<Vec<JobRef>, CliError> {
     let mut refs = Vec::new();
     for word in words {
-        refs.extend(parse::ids::parse_job_list(id_text(word)).map_err(|_| unknown_job(word))?);
+        refs.extend(
+            slotd_parse::ids::parse_job_list(id_text(word)).map_err(|_| unknown_job(word))?,
+        );
     }
     // These verbs act on jobs, not on single steps.
     match refs.iter().find(|named| named.step.is_some()) {

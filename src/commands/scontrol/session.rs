@@ -5,12 +5,12 @@ use crate::args::options::DataOpts;
 use crate::args::origin::Origin;
 use crate::commands::output::{self, ctx};
 use crate::commands::{Done, ask_job_list};
-use crate::model::query::JobQuery;
-use crate::model::view::JobList;
-use crate::model::{JobRef, Timestamp};
-use crate::protocol::request::Request;
-use crate::render::Ctx;
 use clap::Args;
+use slotd_model::query::JobQuery;
+use slotd_model::view::JobList;
+use slotd_model::{JobRef, Timestamp};
+use slotd_protocol::request::Request;
+use slotd_render::Ctx;
 
 /// Options for the output of `scontrol`.
 #[derive(Debug, Clone, Default, Args)]

@@ -7,16 +7,15 @@ use crate::args::options::Machine;
 use crate::args::origin::Origin;
 use crate::commands::output;
 use crate::commands::{Done, ask, ask_node, now, unexpected};
-use crate::model::query::names_record;
-use crate::model::view::JobView;
-use crate::model::{ArrayRole, JobRef, Refusal};
-use crate::parse;
-use crate::parse::error::shown;
-use crate::parse::hostlist;
-use crate::parse::suggest;
-use crate::protocol::answer::Answer;
-use crate::protocol::request::Request;
-use crate::render::{json, show};
+use slotd_model::query::names_record;
+use slotd_model::view::JobView;
+use slotd_model::{ArrayRole, JobRef, Refusal};
+use slotd_parse::error::shown;
+use slotd_parse::hostlist;
+use slotd_parse::suggest;
+use slotd_protocol::answer::Answer;
+use slotd_protocol::request::Request;
+use slotd_render::{json, show};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Show {
@@ -136,7 +135,7 @@ fn refs(value: Option<String>) -> Result<Option<Vec<JobRef>>, CliError> {
     let Some(text) = value else {
         return Ok(None);
     };
-    match parse::ids::parse_job_list(id_text(&text)) {
+    match slotd_parse::ids::parse_job_list(id_text(&text)) {
         Ok(refs) => Ok(Some(refs)),
         Err(_) => Err(bare(NO_JOB)),
     }

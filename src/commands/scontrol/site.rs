@@ -7,13 +7,13 @@ use crate::args::error::{CliError, Mark};
 use crate::client::connection::Connection;
 use crate::commands::output;
 use crate::commands::{Done, known_names, paths, unexpected};
-use crate::model::Partition;
-use crate::model::node::{NodeOrder, NodeParts};
-use crate::parse::error::shown;
-use crate::parse::node_parts;
-use crate::parse::partition::{self, PartitionError, Written};
-use crate::protocol::answer::Answer;
-use crate::protocol::request::Request;
+use slotd_model::Partition;
+use slotd_model::node::{NodeOrder, NodeParts};
+use slotd_parse::error::shown;
+use slotd_parse::node_parts;
+use slotd_parse::partition::{self, PartitionError, Written};
+use slotd_protocol::answer::Answer;
+use slotd_protocol::request::Request;
 use std::collections::BTreeSet;
 
 /// The keys of `update NodeName=…`.

@@ -9,11 +9,10 @@ use super::site;
 use crate::args::error::{CliError, Mark};
 use crate::args::origin::Origin;
 use crate::commands::changes;
-use crate::model::Refusal;
-use crate::model::update::Update;
-use crate::parse;
-use crate::parse::error::shown;
-use crate::parse::suggest;
+use slotd_model::Refusal;
+use slotd_model::update::Update;
+use slotd_parse::error::shown;
+use slotd_parse::suggest;
 
 /// Slurm's keys for jobs that have no effect here.
 const NO_EFFECT: [&str; 19] = [
@@ -130,7 +129,7 @@ fn check_hosts(key: &str, value: &str, origin: &Origin) -> Result<(), CliError> 
     if key != "excnodelist" || value.is_empty() {
         return Ok(());
     }
-    let hosts = parse::hostlist::parse(value).map_err(|error| bare(error.to_string()))?;
+    let hosts = slotd_parse::hostlist::parse(value).map_err(|error| bare(error.to_string()))?;
     let is_this = |name: &String| *name == *origin.host || name == "localhost";
     let why = if !hosts.names().iter().all(is_this) {
         Refusal::UnknownNode(value.to_owned())

@@ -5,11 +5,11 @@ use crate::args::error::CliError;
 use crate::args::origin::Origin;
 use crate::commands::launch::tell;
 use crate::commands::{Done, output, paths};
-use crate::model::{ExitCode, JobId, counted};
-use crate::stepmgr::api::{Ask, Event, Status};
-use crate::stepmgr::core::Row;
 use crate::stepmgrd::ended::{self, Known};
 use crate::stepmgrd::{Client, begin};
+use slotd_model::{ExitCode, JobId, counted};
+use slotd_stepmgr::api::{Ask, Event, Status};
+use slotd_stepmgr::core::Row;
 use std::fmt::Write;
 
 #[derive(Debug, clap::Args)]

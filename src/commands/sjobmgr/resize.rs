@@ -7,15 +7,14 @@ use crate::args::error::CliError;
 use crate::args::origin::Origin;
 use crate::commands::launch::submit_parsed;
 use crate::commands::{Done, ask, ask_outcomes, now, output, refused, sbatch};
-use crate::model::query::JobQuery;
-use crate::model::request::MemRequest;
-use crate::model::update::Update;
-use crate::model::view::JobView;
-use crate::model::{JobId, JobRef, JobState, Refusal};
-use crate::parse;
-use crate::protocol::answer::Answer;
-use crate::protocol::request::{ControlAction, Request};
-use crate::render::time;
+use slotd_model::query::JobQuery;
+use slotd_model::request::MemRequest;
+use slotd_model::update::Update;
+use slotd_model::view::JobView;
+use slotd_model::{JobId, JobRef, JobState, Refusal};
+use slotd_protocol::answer::Answer;
+use slotd_protocol::request::{ControlAction, Request};
+use slotd_render::time;
 use std::ffi::OsString;
 use std::fmt::Write;
 
@@ -90,7 +89,7 @@ pub fn run(args: &ResizeArgs, origin: &Origin) -> Done {
     let mem = args
         .mem
         .as_ref()
-        .map(|text| amount(text, has.mem_mb, "MB", parse::mem::megabytes))
+        .map(|text| amount(text, has.mem_mb, "MB", slotd_parse::mem::megabytes))
         .transpose()?;
     let cpus = cpus.map(|cpus| u32::try_from(cpus).unwrap_or(u32::MAX));
     let keys = [cpus.map(Update::NumCpus), mem.map(Update::MinMemoryNode)];

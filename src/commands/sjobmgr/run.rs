@@ -7,15 +7,15 @@ use crate::args::error::{CliError, Mark};
 use crate::args::origin::Origin;
 use crate::commands::launch::{client, tell};
 use crate::commands::{Done, output, paths, sbatch};
-use crate::model::JobId;
-use crate::parse::mem;
-use crate::stepmgr::api::{Ask, Event};
-use crate::stepmgr::def::OnFailure;
 use crate::stepmgrd::{
     Client, Identity, RunError, Setup, Source, Verbosity, begin, check, manage, read_steps,
     socket_path, step_within, text_of,
 };
-use crate::sys::paths::Paths;
+use slotd_model::JobId;
+use slotd_parse::mem;
+use slotd_stepmgr::api::{Ask, Event};
+use slotd_stepmgr::def::OnFailure;
+use slotd_sys::paths::Paths;
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::Read;

@@ -5,9 +5,9 @@ use super::{ask, connect_to, job_meant};
 use crate::args::error::CliError;
 use crate::args::origin::Origin;
 use crate::commands::{Done, output};
-use crate::stepmgr::api::Event;
-use crate::sys::user;
 use serde::Serialize;
+use slotd_stepmgr::api::Event;
+use slotd_sys::user;
 
 /// A step in the format of the manager's socket.
 #[derive(Debug, Clone, Default, clap::Args, Serialize)]

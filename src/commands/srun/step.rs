@@ -7,16 +7,16 @@ use crate::args::origin::Origin;
 use crate::args::submit::Submission;
 use crate::client::connection::{ClientError, Connection};
 use crate::client::foreground::{Caller, StepOptions, StreamTasks, end_by_interrupt, run_step};
-use crate::model::binding::CpuBind;
-use crate::model::refusal::MOST_TASKS;
-use crate::model::request::{GpuRequest, MemRequest, OpenMode};
-use crate::model::step_request::{Mpi, StepKind};
-use crate::model::view::JobView;
-use crate::model::{ExitCode, JobId, JobRequest, StepRequest};
-use crate::parse::error::shown;
-use crate::parse::{self, SpecError, multi_prog};
-use crate::protocol::request::{StepLaunch, Stream, TaskStreams};
-use crate::sys::{files, system};
+use slotd_model::binding::CpuBind;
+use slotd_model::refusal::MOST_TASKS;
+use slotd_model::request::{GpuRequest, MemRequest, OpenMode};
+use slotd_model::step_request::{Mpi, StepKind};
+use slotd_model::view::JobView;
+use slotd_model::{ExitCode, JobId, JobRequest, StepRequest};
+use slotd_parse::error::shown;
+use slotd_parse::{SpecError, multi_prog};
+use slotd_protocol::request::{StepLaunch, Stream, TaskStreams};
+use slotd_sys::{files, system};
 use std::io::IsTerminal;
 use std::path::Path;
 
@@ -30,14 +30,14 @@ pub type Binding = (CpuBind, bool);
 /// holds the output.
 pub fn cpu_bind(text: &str) -> Result<Binding, CliError> {
     if text.eq_ignore_ascii_case("help") {
-        return Err(CliError::output(format!("--cpu-bind=: {}\n", parse::cpu_bind::FORMS)));
+        return Err(CliError::output(format!("--cpu-bind=: {}\n", slotd_parse::cpu_bind::FORMS)));
     }
-    let bind = parse::cpu_bind::parse(text).map_err(|error| {
+    let bind = slotd_parse::cpu_bind::parse(text).map_err(|error| {
         CliError::error(1, error.to_string())
             .and(Mark::Fatal, "Failed to parse --cpu-bind= values.")
             .maybe_hint(error.hint)
     })?;
-    Ok((bind, parse::cpu_bind::wants_report(text)))
+    Ok((bind, slotd_parse::cpu_bind::wants_report(text)))
 }
 
 /// Parses the value of `--mpi`.
@@ -69,7 +69,7 @@ pub enum Redirection {
     None,
     /// To or from srun, for this task only.
     Task(u32),
-    /// A file, with the patterns of `parse::filename`.
+    /// A file, with the patterns of `slotd_parse::filename`.
     File(String),
 }
 

@@ -2,12 +2,12 @@
 //! enough.
 
 use crate::client::connection::Connection;
-use crate::model::JobRef;
-use crate::model::query::JobQuery;
-use crate::protocol::answer::{Answer, Outcome};
-use crate::protocol::request::{CancelAsk, ControlAction, Request};
-use crate::sys::paths::Paths;
 use crate::tui::state::JobAction;
+use slotd_model::JobRef;
+use slotd_model::query::JobQuery;
+use slotd_protocol::answer::{Answer, Outcome};
+use slotd_protocol::request::{CancelAsk, ControlAction, Request};
+use slotd_sys::paths::Paths;
 use std::process::{Command, Stdio};
 
 /// This binary, even after its file was replaced.

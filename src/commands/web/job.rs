@@ -4,19 +4,18 @@ use super::refused::{Refused, waiting};
 use super::rows::{Row, Used, millis};
 use crate::commands::output::ctx;
 use crate::commands::{ask, ask_job_list, ask_usage, origin, unexpected, why};
-use crate::model::query::JobQuery;
-use crate::model::request::JobKind;
-use crate::model::tres::Usage;
-use crate::model::view::{JobList, JobView};
-use crate::model::{JobId, JobRef, JobState, Step};
-use crate::parse;
-use crate::protocol::answer::Answer;
-use crate::protocol::request::{Request, UsageAsk};
-use crate::render::{seff, show};
 use actix_web::http::header;
 use actix_web::{HttpResponse, web};
 use serde::Serialize;
 use serde_json::Value;
+use slotd_model::query::JobQuery;
+use slotd_model::request::JobKind;
+use slotd_model::tres::Usage;
+use slotd_model::view::{JobList, JobView};
+use slotd_model::{JobId, JobRef, JobState, Step};
+use slotd_protocol::answer::Answer;
+use slotd_protocol::request::{Request, UsageAsk};
+use slotd_render::{seff, show};
 
 /// Maximum number of array tasks in a response.
 const MOST_TASKS: usize = 5000;
@@ -69,7 +68,7 @@ impl From<&Step> for StepRow {
 
 /// Parses the job in a URL, written as in commands.
 pub fn named(text: &str) -> Result<JobRef, Refused> {
-    parse::ids::parse_job(text).map_err(Refused::bad)
+    slotd_parse::ids::parse_job(text).map_err(Refused::bad)
 }
 
 /// Returns the records of a job, from the queue or from accounting.

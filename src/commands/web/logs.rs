@@ -7,9 +7,9 @@
 use super::job::{named, record, records};
 use super::refused::{Refused, waiting};
 use crate::client::tail;
-use crate::model::JobRef;
 use actix_web::http::{StatusCode, header};
 use actix_web::{HttpRequest, HttpResponse, web};
+use slotd_model::JobRef;
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};

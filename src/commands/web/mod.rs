@@ -20,7 +20,6 @@
 use crate::args::error::CliError;
 use crate::client::connection::Connection;
 use crate::commands::{Done, output, paths};
-use crate::sys::start;
 use actix_web::body::MessageBody;
 use actix_web::dev::{ServiceRequest, ServiceResponse};
 use actix_web::http::StatusCode;
@@ -29,6 +28,7 @@ use actix_web::{App, Error, HttpResponse, HttpServer, ResponseError, web};
 use auth::Auth;
 use nix::sys::signal::SigHandler;
 use refused::Refused;
+use slotd_sys::start;
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::time::Duration;

@@ -3,10 +3,10 @@
 use super::auth::Auth;
 use super::refused::Refused;
 use super::visitors;
-use crate::model::End;
 use actix_web::http::{StatusCode, header};
 use actix_web::{HttpRequest, HttpResponse, web};
 use serde::Deserialize;
+use slotd_model::End;
 
 const HTML: &str = "text/html; charset=utf-8";
 const CSS: &str = "text/css; charset=utf-8";

@@ -2,12 +2,12 @@
 //! milliseconds since 1970.
 
 use crate::live::picture::waits_for_its_turn;
-use crate::model::tres::Usage;
-use crate::model::view::JobView;
-use crate::model::{JobState, Reason, Timestamp};
-use crate::render::array::Shown;
-use crate::render::{Ctx, job as facts};
 use serde::Serialize;
+use slotd_model::tres::Usage;
+use slotd_model::view::JobView;
+use slotd_model::{JobState, Reason, Timestamp};
+use slotd_render::array::Shown;
+use slotd_render::{Ctx, job as facts};
 
 #[derive(Debug, Serialize)]
 pub struct Row {

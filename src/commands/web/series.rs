@@ -6,13 +6,13 @@ use super::rows::millis;
 use crate::commands::ask_node;
 use crate::commands::report::host;
 use crate::commands::sstat::series_of;
-use crate::model::Timestamp;
-use crate::model::host_use::HostUse;
-use crate::model::series::{Bin, JobSeries};
-use crate::render::host_use::{Chart, charts};
-use crate::render::job::allocated_or_asked;
 use actix_web::{HttpResponse, web};
 use serde::{Deserialize, Serialize};
+use slotd_model::Timestamp;
+use slotd_model::host_use::HostUse;
+use slotd_model::series::{Bin, JobSeries};
+use slotd_render::host_use::{Chart, charts};
+use slotd_render::job::allocated_or_asked;
 
 /// Number of bars in a plot.
 const BINS: usize = 120;

@@ -6,11 +6,11 @@
 //! or the oldest of all. A browser sends its request as soon as it has connected, so the owner's
 //! connections are rarely among the oldest.
 
-use crate::sys::tcp_peer;
 use actix_web::HttpRequest;
 use actix_web::dev::Extensions;
 use actix_web::rt::net::TcpStream;
 use nix::sys::socket::{Shutdown, shutdown};
+use slotd_sys::tcp_peer;
 use std::any::Any;
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};

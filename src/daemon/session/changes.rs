@@ -2,13 +2,13 @@
 
 use super::{Replied, Session, plain, refused};
 use crate::actors::messages::*;
-use crate::model::dependency::Dependency;
-use crate::model::query::names_record;
-use crate::model::update::Update;
-use crate::model::{JobRef, Refusal};
-use crate::protocol::answer::{Answer, Outcome};
-use crate::protocol::request::{CancelAsk, ControlAction};
-use crate::sched::dependency_targets;
+use slotd_model::dependency::Dependency;
+use slotd_model::query::names_record;
+use slotd_model::update::Update;
+use slotd_model::{JobRef, Refusal};
+use slotd_protocol::answer::{Answer, Outcome};
+use slotd_protocol::request::{CancelAsk, ControlAction};
+use slotd_sched::dependency_targets;
 
 impl Session {
     pub(super) async fn control(&self, jobs: Vec<JobRef>, action: ControlAction) -> Replied {

@@ -5,17 +5,17 @@ use super::{Replied, Session, plain, refused};
 use crate::actors::SchedulerActor;
 use crate::actors::feed::Feed;
 use crate::actors::messages::*;
-use crate::exec::job_dirs;
-use crate::model::Refusal;
-use crate::model::brief::BriefJob;
-use crate::model::query::{JobQuery, names_record};
-use crate::model::series::StepSeries;
-use crate::model::view::{JobList, JobView};
-use crate::model::{JobId, JobRef, StepId, StepKey, TaskSet};
-use crate::protocol::answer::Answer;
-use crate::protocol::request::UsageAsk;
-use crate::sys::aside;
 use actix::Addr;
+use slotd_exec::job_dirs;
+use slotd_model::Refusal;
+use slotd_model::brief::BriefJob;
+use slotd_model::query::{JobQuery, names_record};
+use slotd_model::series::StepSeries;
+use slotd_model::view::{JobList, JobView};
+use slotd_model::{JobId, JobRef, StepId, StepKey, TaskSet};
+use slotd_protocol::answer::Answer;
+use slotd_protocol::request::UsageAsk;
+use slotd_sys::aside;
 use std::sync::Arc;
 
 /// The most records to request from the scheduler at once.

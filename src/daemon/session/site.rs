@@ -8,12 +8,11 @@ use crate::daemon::error::DaemonError;
 use crate::daemon::node_order;
 use crate::daemon::settings::Settings;
 use crate::daemon::sources::Sources;
-use crate::model::Refusal;
-use crate::model::node::{NodeOrder, NodeReason};
-use crate::model::partition::Host;
-use crate::protocol::answer::Answer;
-use crate::sched;
-use crate::sys::{aside, user};
+use slotd_model::Refusal;
+use slotd_model::node::{NodeOrder, NodeReason};
+use slotd_model::partition::Host;
+use slotd_protocol::answer::Answer;
+use slotd_sys::{aside, user};
 use std::sync::Arc;
 
 impl Session {
@@ -91,7 +90,7 @@ impl Session {
 /// The current contents of the files.
 struct Configured {
     settings: Settings,
-    config: sched::Config,
+    config: slotd_sched::Config,
     remarks: Vec<String>,
 }
 

@@ -3,11 +3,11 @@
 use super::{Replied, Session, refused};
 use crate::actors::messages::ReadSource;
 use crate::daemon::answers::Reply;
-use crate::exec::snapshots;
-use crate::model::source::{JobSource, Kept, WorkTree};
-use crate::model::{JobRef, Refusal};
-use crate::protocol::answer::Answer;
-use crate::sys::aside;
+use slotd_exec::snapshots;
+use slotd_model::source::{JobSource, Kept, WorkTree};
+use slotd_model::{JobRef, Refusal};
+use slotd_protocol::answer::Answer;
+use slotd_sys::aside;
 
 impl Session {
     /// Sends the source of a job. If git is running for the job's work tree, waits until it has

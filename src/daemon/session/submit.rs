@@ -3,16 +3,16 @@
 use super::{Replied, Session, plain, refused};
 use crate::actors::messages::*;
 use crate::daemon::answers::Reply;
-use crate::exec::{self, snapshots};
-use crate::model::change::LaunchTexts;
-use crate::model::job::Client;
-use crate::model::request::JobKind;
-use crate::model::source::{Snapshot, WorkTree};
-use crate::model::{JobId, JobRef, JobRequest, Refusal};
-use crate::protocol::answer::Answer;
-use crate::protocol::request::{OneOfMany, Submit, SubmitMany};
-use crate::sched::{Submission, Submitted, dependency_targets};
-use crate::sys::{aside, break_point, limits};
+use slotd_exec::snapshots;
+use slotd_model::change::LaunchTexts;
+use slotd_model::job::Client;
+use slotd_model::request::JobKind;
+use slotd_model::source::{Snapshot, WorkTree};
+use slotd_model::{JobId, JobRef, JobRequest, Refusal};
+use slotd_protocol::answer::Answer;
+use slotd_protocol::request::{OneOfMany, Submit, SubmitMany};
+use slotd_sched::{Submission, Submitted, dependency_targets};
+use slotd_sys::{aside, break_point, limits};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
@@ -152,7 +152,8 @@ impl Session {
         let job_dir = self.hub.paths.job_dir(job);
         let what = format!("writing the script of job {job}");
         let stored =
-            aside::run(what, aside::PATIENCE, move || exec::store_script(&job_dir, &script)).await;
+            aside::run(what, aside::PATIENCE, move || slotd_exec::store_script(&job_dir, &script))
+                .await;
         if let Err(why) =
             stored.map_err(|e| e.to_string()).and_then(|done| done.map_err(|e| e.to_string()))
         {
@@ -164,9 +165,10 @@ impl Session {
     pub(super) async fn replace_script(&self, job: JobId, script: Vec<u8>) {
         let job_dir = self.hub.paths.job_dir(job);
         let what = format!("writing the script of job {job}");
-        let stored =
-            aside::run(what, aside::PATIENCE, move || exec::replace_script(&job_dir, &script))
-                .await;
+        let stored = aside::run(what, aside::PATIENCE, move || {
+            slotd_exec::replace_script(&job_dir, &script)
+        })
+        .await;
         if let Err(why) =
             stored.map_err(|e| e.to_string()).and_then(|done| done.map_err(|e| e.to_string()))
         {

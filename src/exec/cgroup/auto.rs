@@ -15,9 +15,9 @@
 
 use super::base::empty;
 use super::{CgroupError, failed};
-use crate::sys::system::reason;
 use nix::sys::statfs::{CGROUP2_SUPER_MAGIC, statfs};
 use nix::unistd::{AccessFlags, access};
+use slotd_sys::system::reason;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};

@@ -1,11 +1,11 @@
 //! `SLOTD_CGROUP_BASE`: prepares it for the cgroups of jobs.
 
 use super::{CgroupError, JobCgroup, auto, failed, has_word, io_failed};
-use crate::model::JobId;
-use crate::model::tres::Allocation;
-use crate::sys::system::reason;
 use nix::sys::statfs::{CGROUP2_SUPER_MAGIC, statfs};
 use nix::unistd::{AccessFlags, access};
+use slotd_model::JobId;
+use slotd_model::tres::Allocation;
+use slotd_sys::system::reason;
 use std::fmt;
 use std::fs;
 use std::io;

@@ -1,7 +1,7 @@
 //! The resource usage of a step over time: a series of samples.
 
-use crate::model::series::{GpuSpan, Series, Span};
-use crate::model::tres::Usage;
+use slotd_model::series::{GpuSpan, Series, Span};
+use slotd_model::tres::Usage;
 use std::time::{Duration, Instant};
 
 /// A step that is shorter than this and ends before its first sample has no series, because there
@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 const SHORTEST: Duration = Duration::from_millis(20);
 
 /// The series of a step, and its state at the last sample.
-pub struct OverTime {
+pub(crate) struct OverTime {
     started: Instant,
     /// The time from the start of the step to the last sample.
     until: Duration,
@@ -57,7 +57,7 @@ impl Gpus {
 }
 
 impl OverTime {
-    pub fn new(started: Instant) -> OverTime {
+    pub(crate) fn new(started: Instant) -> OverTime {
         OverTime {
             started,
             until: Duration::ZERO,
@@ -68,13 +68,13 @@ impl OverTime {
         }
     }
 
-    pub fn series(&self) -> &Series {
+    pub(crate) fn series(&self) -> &Series {
         &self.series
     }
 
     /// Adds a reading: the load of all GPUs of the step together, in percent of one, and their used
     /// memory.
-    pub fn gpus_read(&mut self, busy_percent: u64, mem_mb: u64, now: Instant) {
+    pub(crate) fn gpus_read(&mut self, busy_percent: u64, mem_mb: u64, now: Instant) {
         let (busy_milli, kb) = (busy_percent.saturating_mul(10), mem_mb.saturating_mul(1024));
         let read = GpuSpan { ms: 1, busy_milli, mem_max_kb: kb, mem_mean_kb: kb };
         // The first reading arrives when the step is a second old. Apply it to the time before.
@@ -90,7 +90,7 @@ impl OverTime {
     }
 
     /// Adds a sample: the usage since the start, and the current memory.
-    pub fn sampled(&mut self, used: &Usage, rss_kb: u64, now: Instant) {
+    pub(crate) fn sampled(&mut self, used: &Usage, rss_kb: u64, now: Instant) {
         let at = now.saturating_duration_since(self.started);
         // Count whole milliseconds from the start, so that fractions do not get lost between
         // samples.
@@ -122,7 +122,7 @@ impl OverTime {
     }
 
     /// Adds the final usage when the step ends. A step that ended right away gets no series.
-    pub fn ended(&mut self, used: &Usage, now: Instant) {
+    pub(crate) fn ended(&mut self, used: &Usage, now: Instant) {
         if !self.series.is_empty() || now.saturating_duration_since(self.started) >= SHORTEST {
             self.sampled(used, self.rss_kb, now);
         }
@@ -132,7 +132,7 @@ impl OverTime {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::tres::{Spread, TaskUsage};
+    use slotd_model::tres::{Spread, TaskUsage};
 
     fn used(secs: u64, max_rss_kb: u64, read: u64) -> Usage {
         let tasks =

@@ -20,7 +20,7 @@ const YOUNG: Duration = Duration::from_secs(1);
 
 /// The activity that a sample shows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Activity {
+pub(crate) enum Activity {
     /// A task has not started its program, so there is nothing to measure yet.
     Starting,
     /// Nothing has run since the previous sample.
@@ -32,24 +32,24 @@ pub enum Activity {
 
 /// The schedule of the samples.
 #[derive(Debug)]
-pub struct Pace {
+pub(crate) struct Pace {
     started: Instant,
     pause: Duration,
     next: Instant,
 }
 
 impl Pace {
-    pub fn new(now: Instant) -> Pace {
+    pub(crate) fn new(now: Instant) -> Pace {
         Pace { started: now, pause: SHORTEST, next: now + SHORTEST }
     }
 
     /// Returns when the next sample is due.
-    pub fn next(&self) -> Instant {
+    pub(crate) fn next(&self) -> Instant {
         self.next
     }
 
     /// Schedules the next sample. The last one used `cost` of CPU time.
-    pub fn sampled(&mut self, activity: Activity, cost: Duration, now: Instant) {
+    pub(crate) fn sampled(&mut self, activity: Activity, cost: Duration, now: Instant) {
         let age = now.saturating_duration_since(self.started);
         if activity == Activity::Starting && age < YOUNG {
             self.next = now + SHORTEST;

@@ -1,7 +1,7 @@
 //! CPU time that the kernel does not report: that of processes that ended without being waited for,
 //! because their parent ignores SIGCHLD. Their usage as of the last sample is counted.
 
-use crate::sys::proc::CpuTime;
+use slotd_sys::proc::CpuTime;
 use std::collections::HashMap;
 
 /// The kernel reports the times of a process in hundredths of a second, rounded down.
@@ -9,7 +9,7 @@ const ROUNDING_US: u64 = 20_000;
 
 /// A process in a sample.
 #[derive(Debug, Clone, Copy)]
-pub struct Seen {
+pub(crate) struct Seen {
     /// Together with the PID it identifies the process across PID reuse.
     pub start_ticks: u64,
     pub parent: i32,
@@ -21,7 +21,7 @@ pub struct Seen {
 
 /// The CPU time lost in this way so far.
 #[derive(Debug, Default)]
-pub struct Unwaited {
+pub(crate) struct Unwaited {
     seen: HashMap<i32, Seen>,
     /// The CPU time of the watcher's children that were waited for, as of the last sample.
     reaped: CpuTime,
@@ -36,7 +36,7 @@ impl Unwaited {
     /// The part that was not is lost. `by_children` rereads the time of a process's children,
     /// because a parent may have waited for a child after the parent was read but before the child
     /// was.
-    pub fn sample(
+    pub(crate) fn sample(
         &mut self,
         seen: HashMap<i32, Seen>,
         reaped: CpuTime,
@@ -68,11 +68,11 @@ impl Unwaited {
     }
 
     /// Returns the PID and start time of the processes of the last sample.
-    pub fn seen(&self) -> impl Iterator<Item = (i32, u64)> {
+    pub(crate) fn seen(&self) -> impl Iterator<Item = (i32, u64)> {
         self.seen.iter().map(|(pid, process)| (*pid, process.start_ticks))
     }
 
-    pub fn lost(&self) -> CpuTime {
+    pub(crate) fn lost(&self) -> CpuTime {
         self.lost
     }
 

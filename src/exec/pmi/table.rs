@@ -13,7 +13,7 @@ const MAX_LENGTHS: (usize, usize, usize) = (256, 64, 1024);
 
 /// The outcome of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Outcome {
+pub(crate) enum Outcome {
     /// A response, without its length prefix or newline.
     Answer { rank: u32, text: String },
     /// A rank aborts: end the step.
@@ -24,7 +24,7 @@ pub enum Outcome {
 type Words = Vec<(String, String)>;
 
 #[derive(Debug)]
-pub struct Table {
+pub(crate) struct Table {
     /// The name of the step, which is also the name of its key-value space.
     job: String,
     size: u32,
@@ -41,7 +41,7 @@ pub struct Table {
 }
 
 impl Table {
-    pub fn new(job: impl ToString, size: u32) -> Table {
+    pub(crate) fn new(job: impl ToString, size: u32) -> Table {
         Table {
             job: job.to_string(),
             size,
@@ -78,7 +78,7 @@ impl Table {
     }
 
     /// Handles a PMI-1 line. Every rank starts with PMI-1.
-    pub fn line(&mut self, rank: u32, text: &str) -> Vec<Outcome> {
+    pub(crate) fn line(&mut self, rank: u32, text: &str) -> Vec<Outcome> {
         if let Some(mut words) = self.spawning.remove(&rank) {
             if text.trim() != "endcmd" {
                 words.extend(words_of_line(text));
@@ -152,7 +152,7 @@ impl Table {
     }
 
     /// Handles a PMI-2 message. A rank switches to PMI-2 by requesting that version.
-    pub fn message(&mut self, rank: u32, text: &str) -> Vec<Outcome> {
+    pub(crate) fn message(&mut self, rank: u32, text: &str) -> Vec<Outcome> {
         let words = words_of_message(text);
         let of = |key: &str| get(&words, key).unwrap_or_default().to_owned();
         let thread = get(&words, "thrid").map(str::to_owned);

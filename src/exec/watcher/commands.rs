@@ -2,13 +2,13 @@
 //! in its output.
 
 use super::{Kill, Watcher};
-use crate::exec::affinity;
-use crate::exec::launch_spec::{OwnEnd, SignalScope, StepCommand, StepEvent, StepUsage};
-use crate::exec::peer::{poll, queue_event};
-use crate::model::Timestamp;
-use crate::sys::clock::now;
-use crate::sys::proc::{self, Stat};
+use crate::affinity;
+use crate::launch_spec::{OwnEnd, SignalScope, StepCommand, StepEvent, StepUsage};
+use crate::peer::{poll, queue_event};
 use nix::poll::{PollFd, PollFlags};
+use slotd_model::Timestamp;
+use slotd_sys::clock::now;
+use slotd_sys::proc::{self, Stat};
 use std::collections::BTreeSet;
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};

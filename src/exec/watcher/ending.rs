@@ -1,18 +1,18 @@
 //! The end of tasks and steps: reaping, resource usage, and the record.
 
 use super::{Connection, ProcessState, Watcher};
-use crate::exec::cgroup::StepCgroup;
-use crate::exec::job_files;
-use crate::exec::launch_spec::{LaunchSpec, StepEvent, StepUsage};
-use crate::exec::meter::Sample;
-use crate::exec::peer::{Peer, poll, queue_event, send_last};
-use crate::model::tres::Usage;
-use crate::model::{ExitCode, ExitRecord, StepId};
-use crate::sys::clock::{self, now};
-use crate::sys::{break_point, lock, memory, socket};
+use crate::cgroup::StepCgroup;
+use crate::job_files;
+use crate::launch_spec::{LaunchSpec, StepEvent, StepUsage};
+use crate::meter::Sample;
+use crate::peer::{Peer, poll, queue_event, send_last};
 use nix::poll::{PollFd, PollFlags};
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
+use slotd_model::tres::Usage;
+use slotd_model::{ExitCode, ExitRecord, StepId};
+use slotd_sys::clock::{self, now};
+use slotd_sys::{break_point, lock, memory, socket};
 use std::fs::File;
 use std::io;
 use std::os::fd::AsFd;

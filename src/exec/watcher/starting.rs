@@ -1,14 +1,14 @@
 //! The start of a step: its files, its tasks, and the report that all of them run.
 
 use super::{ProcessState, Task, Watcher};
-use crate::exec::job_files::{self, Files, Streams};
-use crate::exec::launch_spec::{SignalScope, StepCommand, StepEvent};
-use crate::exec::task::{self, ForkContext};
-use crate::exec::{LaunchError, pmi, runner_script};
-use crate::model::StepId;
-use crate::model::step_request::Mpi;
-use crate::sys::{clock, proc};
+use crate::job_files::{self, Files, Streams};
+use crate::launch_spec::{SignalScope, StepCommand, StepEvent};
+use crate::task::{self, ForkContext};
+use crate::{LaunchError, pmi, runner_script};
 use nix::fcntl::OFlag;
+use slotd_model::StepId;
+use slotd_model::step_request::Mpi;
+use slotd_sys::{clock, proc};
 use std::fs::File;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
 

@@ -1,19 +1,19 @@
 //! `sacct --json`.
 
-use crate::model::tres::{Spread, Usage};
-use crate::model::view::JobView;
-use crate::model::{ArrayRole, ExitCode, JobState, Step, Tres};
-use crate::render::array::Shown;
-use crate::render::json::document::{document, epoch, minutes, text_of};
-use crate::render::json::parts::{Form, Parts, Shape};
-use crate::render::{Ctx, job as facts, job_facts, seff};
+use crate::array::Shown;
+use crate::json::document::{document, epoch, minutes, text_of};
+use crate::json::parts::{Form, Parts, Shape};
+use crate::{Ctx, job as facts, job_facts, seff};
 use serde_json::{Value, json};
+use slotd_model::tres::{Spread, Usage};
+use slotd_model::view::JobView;
+use slotd_model::{ArrayRole, ExitCode, JobState, Step, Tres};
 
 const PLUGIN: &str = "openapi/dbv0.0.38";
 
 /// Returns the document with these records.
 #[cfg(test)]
-pub fn accounting(jobs: &[JobView], ctx: &Ctx) -> Value {
+pub(crate) fn accounting(jobs: &[JobView], ctx: &Ctx) -> Value {
     document(PLUGIN, "jobs", accounting_records(jobs, ctx))
 }
 
@@ -232,9 +232,9 @@ fn shares(s: &Step, node: &str, used: &[Used]) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::End;
-    use crate::model::{Reason, StepId};
-    use crate::render::fixture::{NOW, ctx, job as build, step as build_step};
+    use crate::fixture::{NOW, ctx, job as build, step as build_step};
+    use slotd_model::End;
+    use slotd_model::{Reason, StepId};
 
     fn one(j: JobView) -> Value {
         accounting(&[j], &ctx())["jobs"][0].clone()

@@ -1,9 +1,9 @@
 //! `sdiag --json`.
 
-use crate::model::diagnostics::{Diagnostics, Tally, mean};
-use crate::render::json::document::{document_of, epoch, merged};
-use crate::render::sdiag::{cycles_per_minute, table_size};
+use crate::json::document::{document_of, epoch, merged};
+use crate::sdiag::{cycles_per_minute, table_size};
 use serde_json::{Value, json};
+use slotd_model::diagnostics::{Diagnostics, Tally, mean};
 
 /// Returns the document with the statistics. `commits` and `daemon_start` are slotd's own.
 pub fn diagnostics(d: &Diagnostics) -> Value {
@@ -65,7 +65,7 @@ fn commits(tally: &Tally) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::render::sdiag::tests::busy;
+    use crate::sdiag::tests::busy;
 
     #[test]
     fn the_statistics_have_slurms_members() {

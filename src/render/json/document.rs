@@ -1,18 +1,18 @@
 //! Functions shared by all documents.
 
-use crate::model::Timestamp;
-use crate::render::ctx::VERSION;
+use crate::ctx::VERSION;
 use serde::Serialize;
 use serde_json::ser::{Formatter, PrettyFormatter};
 use serde_json::{Map, Serializer, Value, json};
+use slotd_model::Timestamp;
 
 /// Returns the document with one list.
-pub fn document(plugin: &str, list: &str, records: Vec<Value>) -> Value {
+pub(crate) fn document(plugin: &str, list: &str, records: Vec<Value>) -> Value {
     document_of(plugin, list, Value::Array(records))
 }
 
 /// Returns the document with one member of any shape.
-pub fn document_of(plugin: &str, name: &str, value: Value) -> Value {
+pub(crate) fn document_of(plugin: &str, name: &str, value: Value) -> Value {
     json!({
         "meta": {
             "plugin": { "type": plugin, "name": "slotd" },
@@ -24,28 +24,28 @@ pub fn document_of(plugin: &str, name: &str, value: Value) -> Value {
 }
 
 /// Merges the members of these objects into one.
-pub fn merged(parts: impl IntoIterator<Item = Value>) -> Value {
+pub(crate) fn merged(parts: impl IntoIterator<Item = Value>) -> Value {
     let members = |part| if let Value::Object(members) = part { members } else { Map::new() };
     Value::Object(parts.into_iter().flat_map(members).collect())
 }
 
 /// Returns seconds since 1970; 0 for none.
-pub fn epoch(t: Option<Timestamp>) -> Value {
+pub(crate) fn epoch(t: Option<Timestamp>) -> Value {
     t.map_or(0, Timestamp::as_secs).into()
 }
 
 /// Returns the text; empty for none.
-pub fn or_empty(text: Option<&str>) -> Value {
+pub(crate) fn or_empty(text: Option<&str>) -> Value {
     text.unwrap_or_default().into()
 }
 
 /// Returns the value as text; empty for none.
-pub fn text_of(value: Option<&impl ToString>) -> Value {
+pub(crate) fn text_of(value: Option<&impl ToString>) -> Value {
     value.map(ToString::to_string).unwrap_or_default().into()
 }
 
 /// Returns a time limit in minutes, rounded up; `null` for none.
-pub fn minutes(secs: Option<u64>) -> Value {
+pub(crate) fn minutes(secs: Option<u64>) -> Value {
     secs.map_or(Value::Null, |s| s.div_ceil(60).into())
 }
 

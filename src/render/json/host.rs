@@ -1,12 +1,12 @@
 //! `sinfo --json`, `scontrol show node --json` and `scontrol show partition --json`.
 
-use crate::model::Timestamp;
-use crate::model::view::{NodeView, PartitionView};
-use crate::render::ctx::VERSION;
-use crate::render::json::document::{document, document_of, epoch, merged};
-use crate::render::sinfo::{self, State};
-use crate::render::{Ctx, tres};
+use crate::ctx::VERSION;
+use crate::json::document::{document, document_of, epoch, merged};
+use crate::sinfo::{self, State};
+use crate::{Ctx, tres};
 use serde_json::{Value, json};
+use slotd_model::Timestamp;
+use slotd_model::view::{NodeView, PartitionView};
 
 /// Returns the document with the settings: `scontrol show config --json`.
 pub fn config(pairs: &[(String, String)]) -> Value {
@@ -105,8 +105,8 @@ fn partition(n: &NodeView, p: &PartitionView, ctx: &Ctx) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::Tres;
-    use crate::render::fixture::{ctx, node as build};
+    use crate::fixture::{ctx, node as build};
+    use slotd_model::Tres;
 
     #[test]
     fn the_node_has_every_member_of_slurms_document() {

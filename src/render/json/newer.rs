@@ -4,9 +4,9 @@
 //!
 //! Only jobs and nodes differ; other records are the same in both shapes.
 
-use crate::CLUSTER;
-use crate::render::ctx::VERSION;
+use crate::ctx::VERSION;
 use serde_json::{Map, Value, json};
+use slotd_model::CLUSTER;
 
 /// The numbers of squeue's jobs.
 const OF_JOB: [&str; 38] = [
@@ -83,7 +83,7 @@ fn newer_meta(older: &Value) -> Value {
 }
 
 /// Converts one record of a document.
-pub fn record(mut older: Value) -> Value {
+pub(crate) fn record(mut older: Value) -> Value {
     if let Some(members) = older.as_object_mut() {
         if members.contains_key("job_state") {
             of_queue(members);
@@ -184,9 +184,9 @@ fn exit_code(code: i64, signal: i64, name: &str) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::{End, ExitCode, Reason};
-    use crate::render::fixture::{NOW, ctx, job, node};
-    use crate::render::json::{accounting_records, jobs, nodes};
+    use crate::fixture::{NOW, ctx, job, node};
+    use crate::json::{accounting_records, jobs, nodes};
+    use slotd_model::{End, ExitCode, Reason};
 
     #[test]
     fn numbers_of_a_job_say_whether_they_are_set_or_unlimited() {

@@ -1,8 +1,8 @@
 //! Documents whose records arrive in batches.
 
-use crate::render::json::document::{document, text, write_nested};
-use crate::render::json::newer;
-use crate::render::json::yaml::{item, yaml};
+use crate::json::document::{document, text, write_nested};
+use crate::json::newer;
+use crate::json::yaml::{item, yaml};
 use serde::Serialize;
 use serde_json::{Value, json};
 

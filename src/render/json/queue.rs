@@ -1,15 +1,15 @@
 //! `squeue --json` and `scontrol show job --json`.
 
-use crate::model::node::ranges;
-use crate::model::request::{MemRequest, Sharing};
-use crate::model::view::JobView;
-use crate::model::{ArrayRole, ExitCode};
-use crate::render::array::Shown;
-use crate::render::json::document::{document, epoch, minutes, or_empty, text_of};
-use crate::render::json::parts::{Form, Parts, Shape};
-use crate::render::json::record::{Members, Record, Sorter, members};
-use crate::render::{Ctx, job as facts, job_facts, tres};
+use crate::array::Shown;
+use crate::json::document::{document, epoch, minutes, or_empty, text_of};
+use crate::json::parts::{Form, Parts, Shape};
+use crate::json::record::{Members, Record, Sorter, members};
+use crate::{Ctx, job as facts, job_facts, tres};
 use serde_json::{Value, json};
+use slotd_model::node::ranges;
+use slotd_model::request::{MemRequest, Sharing};
+use slotd_model::view::JobView;
+use slotd_model::{ArrayRole, ExitCode};
 
 const PLUGIN: &str = "openapi/v0.0.38";
 
@@ -157,8 +157,8 @@ fn absent() -> Members {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::{End, Reason};
-    use crate::render::fixture::{NOW, ctx, job as build};
+    use crate::fixture::{NOW, ctx, job as build};
+    use slotd_model::{End, Reason};
 
     fn one(j: JobView) -> Value {
         jobs(&[j], &ctx())["jobs"][0].clone()

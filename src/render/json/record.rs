@@ -6,7 +6,7 @@ use serde::{Serialize, Serializer};
 use serde_json::Value;
 
 /// The members of an object, in any order.
-pub type Members = Vec<(&'static str, Value)>;
+pub(crate) type Members = Vec<(&'static str, Value)>;
 
 /// Builds [`Members`]: `members! { "name": value, … }`, with values as in `json!`.
 macro_rules! members {
@@ -23,14 +23,14 @@ pub struct Record(Members);
 /// Sorts members by name. Records of one kind mostly have the same names, so the order of the last
 /// record usually holds for the next one.
 #[derive(Debug, Default)]
-pub struct Sorter {
+pub(crate) struct Sorter {
     names: Vec<&'static str>,
     /// The indices of the names, in sorted order.
     sorted: Vec<usize>,
 }
 
 impl Sorter {
-    pub fn record(&mut self, members: impl IntoIterator<Item = Members>) -> Record {
+    pub(crate) fn record(&mut self, members: impl IntoIterator<Item = Members>) -> Record {
         let mut all: Members = members.into_iter().flatten().collect();
         // Compare pointers: an equal string at another address only costs another sort.
         let is_same = |(name, (other, _)): (&&str, &(&str, Value))| std::ptr::eq(*name, *other);

@@ -1,10 +1,10 @@
 //! Prints a listing whose rows arrive in batches.
 
 use super::{Column, Layout, Style};
-use crate::render::field::Table;
-use crate::render::text::{cut, pad, width};
-use crate::render::tone::Tone;
-use crate::render::{Ctx, time};
+use crate::field::Table;
+use crate::text::{cut, pad, width};
+use crate::tone::Tone;
+use crate::{Ctx, time};
 use std::borrow::Cow;
 
 /// A listing whose rows arrive in batches.
@@ -37,7 +37,7 @@ impl<T: Table> Printer<T> {
     }
 
     /// Creates a printer for rows that are printed in a different order: see [`Self::end_in`].
-    pub fn unordered(layout: Layout<T>, header: bool) -> Self {
+    pub(crate) fn unordered(layout: Layout<T>, header: bool) -> Self {
         Printer { keeps: true, ..Printer::new(layout, header) }
     }
 
@@ -81,7 +81,7 @@ impl<T: Table> Printer<T> {
 
     /// Returns the stored rows in this order; a row is named by its position among the added rows,
     /// from 0.
-    pub fn end_in(self, order: &[u32], ctx: &Ctx) -> String {
+    pub(crate) fn end_in(self, order: &[u32], ctx: &Ctx) -> String {
         self.print_kept(order.iter().map(|place| *place as usize), ctx)
     }
 

@@ -1,15 +1,15 @@
 //! Every field of sacct and sstat: those that `sacct --helpformat` of Slurm 22.05 lists, the later
 //! ones that are meaningful here, slotd's own, and the letters of `%` formats.
 
-use crate::model::tres::{GpuUsage, Spread, TaskUsage, Usage};
-use crate::model::view::JobView;
-use crate::model::{Step, StepId, Timestamp, Tres};
-use crate::render::array::Shown;
-use crate::render::field::{Cut, Field, Place, Table};
-use crate::render::job_facts::{FactOf, sacct_fields};
-use crate::render::tone::Tone;
-use crate::render::value::Value;
-use crate::render::{Ctx, job, seff, size, time, tres};
+use crate::array::Shown;
+use crate::field::{Cut, Field, Place, Table};
+use crate::job_facts::{FactOf, sacct_fields};
+use crate::tone::Tone;
+use crate::value::Value;
+use crate::{Ctx, job, seff, size, time, tres};
+use slotd_model::tres::{GpuUsage, Spread, TaskUsage, Usage};
+use slotd_model::view::JobView;
+use slotd_model::{Step, StepId, Timestamp, Tres};
 use std::sync::LazyLock;
 
 /// A line of sacct: a job or one of its steps.
@@ -486,10 +486,10 @@ static FIELDS: &[F] = &[
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::tres::{Allocation, Tres};
-    use crate::model::{End, ExitCode, Reason};
-    use crate::render::field::Need;
-    use crate::render::fixture::{at, ctx, job, step};
+    use crate::field::Need;
+    use crate::fixture::{at, ctx, job, step};
+    use slotd_model::tres::{Allocation, Tres};
+    use slotd_model::{End, ExitCode, Reason};
 
     #[test]
     fn request_texts_are_listed_where_slurm_lists_them() {

@@ -1,10 +1,10 @@
 //! The listings of sacct and sstat: the lines of a job and their columns.
 
-use crate::model::view::JobView;
-use crate::model::{ArrayRole, JobRef, Step, StepId};
-use crate::render::field::FormatError;
-use crate::render::sacct::fields::{Row, Sacct};
-use crate::render::{Columns, Ctx, layout};
+use crate::field::FormatError;
+use crate::sacct::fields::{Row, Sacct};
+use crate::{Columns, Ctx, layout};
+use slotd_model::view::JobView;
+use slotd_model::{ArrayRole, JobRef, Step, StepId};
 
 pub type Layout = layout::Layout<Sacct>;
 
@@ -193,13 +193,13 @@ fn names(r: &JobRef, job: &JobView) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::tres::{Spread, TaskUsage, Usage};
-    use crate::model::{End, ExitCode, JobId, JobState, Reason, TaskSet, Timestamp, Tres};
-    use crate::render::field::{Table, helpformat};
-    use crate::render::fixture::{NOW, at, ctx, job, step};
-    use crate::render::size::Units;
-    use crate::render::time::TimeFormat;
+    use crate::field::{Table, helpformat};
+    use crate::fixture::{NOW, at, ctx, job, step};
+    use crate::size::Units;
+    use crate::time::TimeFormat;
     use proptest::prelude::*;
+    use slotd_model::tres::{Spread, TaskUsage, Usage};
+    use slotd_model::{End, ExitCode, JobId, JobState, Reason, TaskSet, Timestamp, Tres};
 
     fn records() -> Vec<JobView> {
         let two = |mut s: Step, tasks: u32| {

@@ -1,7 +1,7 @@
 //! `scontrol show config` and `scontrol ping`.
 
-use crate::render::text::pad;
-use crate::render::{Ctx, time};
+use crate::text::pad;
+use crate::{Ctx, time};
 
 /// Prints the configuration as a list of names and values, in the given order.
 pub fn config(pairs: &[(String, String)], ctx: &Ctx) -> String {
@@ -25,7 +25,7 @@ pub fn ping(is_up: bool, ctx: &Ctx) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::render::fixture::ctx;
+    use crate::fixture::ctx;
 
     #[test]
     fn config_is_a_list_of_names_and_values() {

@@ -1,12 +1,12 @@
 //! `scontrol show node` and `scontrol show partition`.
 
-use crate::model::node::NodeReason;
-use crate::model::view::{NodeView, PartitionView};
-use crate::model::{Partition, TaskSet, Timestamp};
-use crate::render::ctx::VERSION;
-use crate::render::show::record::Record;
-use crate::render::sinfo::{self, State};
-use crate::render::{Ctx, job::or_null, time, tres};
+use crate::ctx::VERSION;
+use crate::show::record::Record;
+use crate::sinfo::{self, State};
+use crate::{Ctx, job::or_null, time, tres};
+use slotd_model::node::NodeReason;
+use slotd_model::view::{NodeView, PartitionView};
+use slotd_model::{Partition, TaskSet, Timestamp};
 use std::collections::BTreeSet;
 
 /// Prints the node. `detail` (`-d`) adds the allocated GPUs.
@@ -185,8 +185,8 @@ const DEFAULT_MEM_MB: u64 = 512;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::Tres;
-    use crate::render::fixture::{ctx, node as build};
+    use crate::fixture::{ctx, node as build};
+    use slotd_model::Tres;
 
     #[test]
     fn node_with_one_of_two_cpus_taken() {

@@ -1,6 +1,6 @@
 //! Host names, one per line or in compressed form.
 
-use crate::model::HostList;
+use slotd_model::HostList;
 
 /// `scontrol show hostnames`: prints one name per line.
 pub fn hostnames(names: &[String]) -> String {

@@ -1,13 +1,13 @@
 //! `scontrol show job`.
 
-use crate::model::node::ranges;
-use crate::model::request::JobKind;
-use crate::model::view::JobView;
-use crate::model::{JobState, Reason, Timestamp};
-use crate::render::array::Shown;
-use crate::render::job_facts::{self, Place};
-use crate::render::show::record::Record;
-use crate::render::{Ctx, job as facts, size, time, tres};
+use crate::array::Shown;
+use crate::job_facts::{self, Place};
+use crate::show::record::Record;
+use crate::{Ctx, job as facts, size, time, tres};
+use slotd_model::node::ranges;
+use slotd_model::request::JobKind;
+use slotd_model::view::JobView;
+use slotd_model::{JobState, Reason, Timestamp};
 
 /// Maximum number of steps in the summary; the others are only counted.
 const STEPS_NAMED: usize = 16;
@@ -21,7 +21,7 @@ pub fn jobs(jobs: &[JobView], one_line: bool, detail: bool, ctx: &Ctx) -> String
 }
 
 /// Prints one job. `detail` (`-d`) adds the exit code of its steps and its CPUs and GPUs.
-pub fn job(j: &JobView, one_line: bool, detail: bool, ctx: &Ctx) -> String {
+pub(crate) fn job(j: &JobView, one_line: bool, detail: bool, ctx: &Ctx) -> String {
     let mut r = Record::default();
     who_and_what(&mut r, j, ctx);
     times(&mut r, j, detail, ctx);
@@ -69,10 +69,10 @@ fn who_and_what(r: &mut Record, j: &JobView, ctx: &Ctx) {
 /// the requested one.
 fn throttle(j: &JobView) -> Option<u32> {
     match &j.role {
-        crate::model::ArrayRole::Rest { limit, .. } => *limit,
-        crate::model::ArrayRole::None
-        | crate::model::ArrayRole::Task { .. }
-        | crate::model::ArrayRole::Part { .. } => j.request.array.as_ref().and_then(|a| a.limit),
+        slotd_model::ArrayRole::Rest { limit, .. } => *limit,
+        slotd_model::ArrayRole::None
+        | slotd_model::ArrayRole::Task { .. }
+        | slotd_model::ArrayRole::Part { .. } => j.request.array.as_ref().and_then(|a| a.limit),
     }
 }
 
@@ -261,11 +261,11 @@ fn step_summary(j: &JobView) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::End;
-    use crate::model::array::ArraySpec;
-    use crate::model::tres::Usage;
-    use crate::model::{ExitCode, StepId, TaskSet, Tres};
-    use crate::render::fixture::{at, ctx, job as build, step};
+    use crate::fixture::{at, ctx, job as build, step};
+    use slotd_model::End;
+    use slotd_model::array::ArraySpec;
+    use slotd_model::tres::Usage;
+    use slotd_model::{ExitCode, StepId, TaskSet, Tres};
 
     /// Returns Slurm's part of the text, without slotd's additions.
     fn slurms(text: &str) -> String {
@@ -406,7 +406,7 @@ mod tests {
         let j = build(190, "a\u{1b}[2J\nb").build();
         let mut ctx = ctx();
         assert!(job(&j, false, false, &ctx).starts_with("JobId=190 JobName=a\u{1b}[2J\\012b\n"));
-        ctx.screen = Some(crate::render::Screen::default());
+        ctx.screen = Some(crate::Screen::default());
         for one_line in [false, true] {
             let text = job(&j, one_line, false, &ctx);
             assert!(

@@ -1,7 +1,7 @@
 //! A record of `scontrol show`: lines of `key=value` words, or all on one line (`-o/--oneliner`).
 
-use crate::render::Ctx;
-use crate::render::text::printable;
+use crate::Ctx;
+use crate::text::printable;
 
 /// Values that slotd writes as sentences. Programs that split a record at spaces expect a `=` in
 /// every word of Slurm's own values, so spaces in these are escaped unless a person reads them on a
@@ -15,7 +15,7 @@ fn without_spaces(value: &str) -> String {
 
 /// The lines of one record.
 #[derive(Default)]
-pub struct Record {
+pub(crate) struct Record {
     lines: Vec<Line>,
 }
 
@@ -28,12 +28,12 @@ struct Line {
 
 impl Record {
     /// Appends a line of words.
-    pub fn line(&mut self, words: Vec<(&'static str, String)>) {
+    pub(crate) fn line(&mut self, words: Vec<(&'static str, String)>) {
         self.lines.push(Line { words, indent: "", tail: "" });
     }
 
     /// Appends a line with spaces before and after its words.
-    pub fn odd_line(
+    pub(crate) fn odd_line(
         &mut self,
         indent: &'static str,
         words: Vec<(&'static str, String)>,
@@ -43,19 +43,19 @@ impl Record {
     }
 
     /// Appends a line with one word.
-    pub fn word(&mut self, key: &'static str, value: impl Into<String>) {
+    pub(crate) fn word(&mut self, key: &'static str, value: impl Into<String>) {
         self.line(vec![(key, value.into())]);
     }
 
     /// Appends a line with one word if there is a value.
-    pub fn word_if(&mut self, key: &'static str, value: Option<String>) {
+    pub(crate) fn word_if(&mut self, key: &'static str, value: Option<String>) {
         if let Some(value) = value {
             self.word(key, value);
         }
     }
 
     /// Prints the record in either form.
-    pub fn print(&self, one_line: bool, ctx: &Ctx) -> String {
+    pub(crate) fn print(&self, one_line: bool, ctx: &Ctx) -> String {
         if one_line { self.one_line(ctx) } else { self.lines(ctx) }
     }
 

@@ -1,10 +1,10 @@
 //! `scontrol show step`.
 
-use crate::model::view::JobView;
-use crate::model::{Step, StepId};
-use crate::render::array::Shown;
-use crate::render::show::record::Record;
-use crate::render::{Ctx, time, tres};
+use crate::array::Shown;
+use crate::show::record::Record;
+use crate::{Ctx, time, tres};
+use slotd_model::view::JobView;
+use slotd_model::{Step, StepId};
 
 /// Prints the running steps of a job, or only the requested one. Empty without such a step.
 pub fn steps(job: &JobView, only: Option<StepId>, one_line: bool, ctx: &Ctx) -> String {
@@ -49,8 +49,8 @@ fn step(job: &JobView, step: &Step, ctx: &Ctx) -> Record {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::{End, ExitCode, JobState};
-    use crate::render::fixture::{ctx, job as build, step as build_step};
+    use crate::fixture::{ctx, job as build, step as build_step};
+    use slotd_model::{End, ExitCode, JobState};
 
     #[test]
     fn running_steps_of_a_job() {

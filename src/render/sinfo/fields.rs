@@ -1,16 +1,16 @@
 //! Every column of sinfo.
 
-use crate::model::node::{NodeReason, Outage, ranges};
-use crate::model::partition::Host;
-use crate::model::view::{NodeView, PartitionView};
-use crate::model::{Partition, Tres};
-use crate::render::Ctx;
-use crate::render::ctx::VERSION;
-use crate::render::field::{Cut, Field, Need, Place, Table};
-use crate::render::sinfo::State;
-use crate::render::tone::Tone;
-use crate::render::value::Value;
-use crate::render::{time, tres};
+use crate::Ctx;
+use crate::ctx::VERSION;
+use crate::field::{Cut, Field, Need, Place, Table};
+use crate::sinfo::State;
+use crate::tone::Tone;
+use crate::value::Value;
+use crate::{time, tres};
+use slotd_model::node::{NodeReason, Outage, ranges};
+use slotd_model::partition::Host;
+use slotd_model::view::{NodeView, PartitionView};
+use slotd_model::{Partition, Tres};
 use std::collections::BTreeSet;
 
 /// A line of sinfo: the host as a member of some partitions.
@@ -142,19 +142,19 @@ fn join_distinct(words: Vec<String>) -> String {
 }
 
 /// Returns the GPUs in use: `gpu:1`, `gpu:1,gpumem:10G`.
-pub fn gres_used(n: &NodeView, ctx: &Ctx) -> String {
+pub(crate) fn gres_used(n: &NodeView, ctx: &Ctx) -> String {
     let parts = tres::gres(&Tres { gpus: 0, ..n.allocated }, ctx.units);
     let whole = format!("gpu:{}", n.allocated.gpus);
     parts.map_or(whole.clone(), |parts| format!("{whole},{parts}"))
 }
 
 /// Returns the reasons why the host or a part of it is not allocated to jobs.
-pub fn reasons_of(n: &NodeView) -> Vec<NodeReason> {
+pub(crate) fn reasons_of(n: &NodeView) -> Vec<NodeReason> {
     n.drained.iter().cloned().chain(n.outages.iter().map(Outage::with_parts_named)).collect()
 }
 
 /// Returns the GPUs that are not allocated to jobs: `gpu:1(IDX:1)`.
-pub fn gres_drained(n: &NodeView) -> String {
+pub(crate) fn gres_drained(n: &NodeView) -> String {
     let lost = n.host.lost_gpus.iter().map(|gpu| &gpu.id);
     let ids: BTreeSet<u32> = lost.chain(&n.host.drained.gpus).copied().collect();
     if ids.is_empty() {

@@ -1,7 +1,7 @@
 //! The states of the host, and `-t/--states`, which filters by state.
 
-use crate::model::view::NodeView;
-use crate::render::field::FormatError;
+use crate::field::FormatError;
+use slotd_model::view::NodeView;
 
 /// The state of the host, in Slurm's words.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -42,7 +42,7 @@ impl State {
     }
 
     /// Returns whether the host accepts no jobs. A host with only some parts drained accepts jobs.
-    pub fn takes_none(node: &NodeView) -> bool {
+    pub(crate) fn takes_none(node: &NodeView) -> bool {
         node.drained.is_some() || node.host.open_cpus() == 0
     }
 
@@ -144,10 +144,10 @@ impl States {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::node::NodeReason;
-    use crate::model::{Timestamp, Tres};
-    use crate::render::fixture::node;
+    use crate::fixture::node;
     use proptest::prelude::*;
+    use slotd_model::node::NodeReason;
+    use slotd_model::{Timestamp, Tres};
 
     #[test]
     fn a_node_has_one_state_and_names_may_be_abbreviated() {

@@ -1,9 +1,9 @@
 //! The listings of sinfo: the default views, formats and lists of names.
 
-use crate::model::view::NodeView;
-use crate::render::field::{FormatError, Need};
-use crate::render::sinfo::fields::{Row, Sinfo, reason, reasons_of};
-use crate::render::{Columns, Ctx, layout, sort};
+use crate::field::{FormatError, Need};
+use crate::sinfo::fields::{Row, Sinfo, reason, reasons_of};
+use crate::{Columns, Ctx, layout, sort};
+use slotd_model::view::NodeView;
 
 pub type Layout = layout::Layout<Sinfo>;
 pub type Sort = sort::Sort<Sinfo>;
@@ -154,10 +154,10 @@ pub fn print(node: &NodeView, options: &Options, ctx: &Ctx) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::Tres;
-    use crate::render::field::Table;
-    use crate::render::fixture::{ctx, node};
+    use crate::field::Table;
+    use crate::fixture::{ctx, node};
     use proptest::prelude::*;
+    use slotd_model::Tres;
 
     fn idle() -> NodeView {
         node(2)
@@ -369,7 +369,7 @@ mod tests {
             ('s', "JOB_SIZE", "1-infinite"),
             ('t', "STATE", "idle"),
             ('u', "USER", "Unknown"),
-            ('v', "VERSION", crate::render::ctx::VERSION),
+            ('v', "VERSION", crate::ctx::VERSION),
             ('w', "WEIGHT", "1"),
             ('z', "S:C:T", "1:2:1"),
         ];

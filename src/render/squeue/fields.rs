@@ -1,14 +1,14 @@
 //! Every column of squeue.
 
-use crate::model::request::MemRequest;
-use crate::model::{ExitCode, Timestamp};
-use crate::render::array::Shown;
-use crate::render::field::{Cut, Field, Need, Table};
-use crate::render::job_facts::{FactOf, squeue_fields};
-use crate::render::squeue::Row;
-use crate::render::tone::Tone;
-use crate::render::value::Value;
-use crate::render::{Ctx, job, tres};
+use crate::array::Shown;
+use crate::field::{Cut, Field, Need, Table};
+use crate::job_facts::{FactOf, squeue_fields};
+use crate::squeue::Row;
+use crate::tone::Tone;
+use crate::value::Value;
+use crate::{Ctx, job, tres};
+use slotd_model::request::MemRequest;
+use slotd_model::{ExitCode, Timestamp};
 use std::sync::LazyLock;
 
 /// The field table of squeue.
@@ -82,7 +82,7 @@ fn gres_each(gpus: Option<u64>) -> Value {
     Value::or_not_available(gpus.map(|n| format!("gres:gpu:{n}")))
 }
 
-/// Slurm's fields, except for those of [`job_facts`](crate::render::job_facts).
+/// Slurm's fields, except for those of [`job_facts`](crate::job_facts).
 static FIELDS: &[F] = &[
     F::new(&["JobArrayID"], "JOBID", |r, c| ranked(r, r.shown.squeue_id(c))).code("i").brief(),
     F::new(&["JobID"], "JOBID", |r, _| r.shown.raw().0.into()).code("A").brief(),
@@ -290,12 +290,12 @@ static FIELDS: &[F] = &[
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::brief::BriefJob;
-    use crate::model::job::Hold;
-    use crate::model::request::JobKind;
-    use crate::model::{End, JobState, Reason};
-    use crate::render::fixture::{at, ctx, job};
-    use crate::render::squeue::rows::rows;
+    use crate::fixture::{at, ctx, job};
+    use crate::squeue::rows::rows;
+    use slotd_model::brief::BriefJob;
+    use slotd_model::job::Hold;
+    use slotd_model::request::JobKind;
+    use slotd_model::{End, JobState, Reason};
 
     #[test]
     fn every_defined_slurm_letter_has_one_field() {

@@ -1,10 +1,10 @@
 //! The rows of squeue: which tasks of an array share a row.
 
-use crate::model::view::JobView;
-use crate::model::{ArrayRole, JobId, JobRef, JobState, Reason, TaskSet};
-use crate::render::Ctx;
-use crate::render::array::Shown;
-use crate::render::job;
+use crate::Ctx;
+use crate::array::Shown;
+use crate::job;
+use slotd_model::view::JobView;
+use slotd_model::{ArrayRole, JobId, JobRef, JobState, Reason, TaskSet};
 use std::borrow::Cow;
 use std::collections::HashMap;
 
@@ -24,7 +24,7 @@ impl Row<'_> {
     }
 
     /// Returns the column `NODELIST(REASON)`.
-    pub fn reason_or_nodes(&self, ctx: &Ctx) -> String {
+    pub(crate) fn reason_or_nodes(&self, ctx: &Ctx) -> String {
         if job::shows_reason(self.job.run.state) {
             format!("({})", self.reason())
         } else {
@@ -34,7 +34,7 @@ impl Row<'_> {
 
     /// Returns the node on which a pending job is planned to run. As in Slurm, there is none while
     /// the job waits only for the user's begin time.
-    pub fn sched_nodes(&self, ctx: &Ctx) -> String {
+    pub(crate) fn sched_nodes(&self, ctx: &Ctx) -> String {
         let planned = self.job.run.state == JobState::Pending
             && self.job.expected_start.is_some()
             && self.job.run.reason != Reason::BeginTime;
@@ -88,7 +88,7 @@ fn with_task(path: &str, task: u32) -> String {
 /// anything else, such as a time limit that was changed for one task, get a line for each task, as
 /// in Slurm, where each of these tasks has a record.
 /// Ended tasks stay together.
-pub fn rows<'a>(jobs: &'a [JobView], each: bool, refs: &[JobRef]) -> Vec<Row<'a>> {
+pub(crate) fn rows<'a>(jobs: &'a [JobView], each: bool, refs: &[JobRef]) -> Vec<Row<'a>> {
     let mut rows: Vec<Row<'a>> = Vec::with_capacity(jobs.len());
     let rests: HashMap<JobId, &JobView> = jobs
         .iter()

@@ -1,13 +1,13 @@
 //! `squeue -s/--steps`: the running steps.
 
-use crate::model::Step;
-use crate::model::view::JobView;
-use crate::render::Ctx;
-use crate::render::array::Shown;
-use crate::render::field::{Cut, Field, Place, Table};
-use crate::render::layout::Layout;
-use crate::render::tres;
-use crate::render::value::Value;
+use crate::Ctx;
+use crate::array::Shown;
+use crate::field::{Cut, Field, Place, Table};
+use crate::layout::Layout;
+use crate::tres;
+use crate::value::Value;
+use slotd_model::Step;
+use slotd_model::view::JobView;
 
 /// The field table of steps.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -97,8 +97,8 @@ fn active(job: &JobView) -> impl Iterator<Item = &Step> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::{End, ExitCode, JobState, StepId};
-    use crate::render::fixture::{at, ctx, job, step};
+    use crate::fixture::{at, ctx, job, step};
+    use slotd_model::{End, ExitCode, JobState, StepId};
 
     #[test]
     fn steps_option_lists_running_steps() {

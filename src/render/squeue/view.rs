@@ -1,12 +1,12 @@
 //! The listings of squeue: the default views, formats and lists of names.
 
-use crate::model::view::JobView;
-use crate::model::{ArrayRole, JobRef};
-use crate::render::layout::Printer;
-use crate::render::sort::Order;
-use crate::render::squeue::fields::Squeue;
-use crate::render::squeue::rows::rows;
-use crate::render::{Columns, Ctx, layout, sort};
+use crate::layout::Printer;
+use crate::sort::Order;
+use crate::squeue::fields::Squeue;
+use crate::squeue::rows::rows;
+use crate::{Columns, Ctx, layout, sort};
+use slotd_model::view::JobView;
+use slotd_model::{ArrayRole, JobRef};
 
 pub type Layout = layout::Layout<Squeue>;
 pub type Sort = sort::Sort<Squeue>;
@@ -128,10 +128,10 @@ impl<'a> Listing<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::{End, ExitCode, JobId, JobState, Reason, TaskSet};
-    use crate::render::field::Table;
-    use crate::render::fixture::{at, ctx, job};
+    use crate::field::Table;
+    use crate::fixture::{at, ctx, job};
     use proptest::prelude::*;
+    use slotd_model::{End, ExitCode, JobId, JobState, Reason, TaskSet};
 
     fn print(jobs: &[JobView], options: &Options<'_>, ctx: &Ctx) -> String {
         let mut listing = Listing::new(options.clone());

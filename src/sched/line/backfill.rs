@@ -19,9 +19,9 @@
 
 use super::queue::{Place, Queue, QueueKey, Shape};
 use super::run_times::ExpectedEnd;
-use crate::model::partition::Host;
-use crate::model::{JobId, Timestamp};
-use crate::sched::resources::capacity::{Capacity, Part, Want};
+use crate::resources::capacity::{Capacity, Part, Want};
+use slotd_model::partition::Host;
+use slotd_model::{JobId, Timestamp};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::sync::Arc;
@@ -38,7 +38,7 @@ pub struct Running {
 
 /// The reservation of the first blocked job of a line.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Reservation {
+pub(crate) struct Reservation {
     /// The latest start; `None` if the job waits for one without a time limit.
     pub at: Option<Timestamp>,
     /// The resources that others may use beyond that moment; `None` for none.
@@ -55,7 +55,7 @@ struct Kept {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[must_use]
-pub enum Verdict {
+pub(crate) enum Verdict {
     /// Start with this part of the host.
     Start(Part),
     /// The job does not fit, or would delay a blocked one.
@@ -69,7 +69,7 @@ pub enum Verdict {
 /// place. So a shape that has to wait does so until the end of the pass and need not be considered
 /// again. The result is the same as if every record were considered.
 #[derive(Debug)]
-pub struct Round {
+pub(crate) struct Round {
     now: Timestamp,
     /// One for each line with a blocked job.
     reservations: Vec<Kept>,
@@ -92,7 +92,7 @@ type Head = (QueueKey, Arc<Shape>, IsAlone);
 type IsAlone = bool;
 
 impl Round {
-    pub fn new(now: Timestamp) -> Self {
+    pub(crate) fn new(now: Timestamp) -> Self {
         Round {
             now,
             reservations: Vec::new(),
@@ -105,19 +105,24 @@ impl Round {
     }
 
     /// Returns whether a job was found blocked. All records considered from then on are behind it.
-    pub fn is_blocked(&self) -> bool {
+    pub(crate) fn is_blocked(&self) -> bool {
         !self.reservations.is_empty()
     }
 
     /// Returns the reservation of the first job that this round found blocked.
     #[cfg(test)]
-    pub fn reservation(&self) -> Option<&Reservation> {
+    pub(crate) fn reservation(&self) -> Option<&Reservation> {
         self.reservations.first().map(|kept| &kept.reservation)
     }
 
     /// Returns the next record to consider: the first one that might start, or that is the first
     /// blocked one of its line.
-    pub fn next(&mut self, queue: &Queue, capacity: &Capacity, host: &Host) -> Option<QueueKey> {
+    pub(crate) fn next(
+        &mut self,
+        queue: &Queue,
+        capacity: &Capacity,
+        host: &Host,
+    ) -> Option<QueueKey> {
         let most = capacity.most_cpus();
         if most == 0 {
             return None;
@@ -173,7 +178,7 @@ impl Round {
     /// Decides whether the record that [`Round::next`] returned may start in `capacity`. `places`
     /// lists all places of the record. `running` is called if the job is the first of its line and
     /// blocked; it must include the jobs that this round has started.
-    pub fn consider(
+    pub(crate) fn consider(
         &mut self,
         key: QueueKey,
         places: &[Place],
@@ -245,14 +250,14 @@ impl Round {
     /// Notes that a task of this array has just started, and that the array is now at these places.
     /// The array's reservation must not keep its own next task from starting, though it may keep
     /// other records of the same shape from it.
-    pub fn moved(&mut self, array: JobId, places: &[Place]) {
+    pub(crate) fn moved(&mut self, array: JobId, places: &[Place]) {
         if self.reservations.iter().any(|kept| kept.job == array) {
             self.elsewhere.extend_from_slice(places);
         }
     }
 
     /// Reserves for a job the part that it could start with, because it may not start yet.
-    pub fn hold(&mut self, job: JobId, part: &Part, capacity: &Capacity) {
+    pub(crate) fn hold(&mut self, job: JobId, part: &Part, capacity: &Capacity) {
         let line = capacity.line(part.place.partition);
         if self.reservations.iter().all(|kept| kept.line != line) {
             let mut spare = capacity.clone();
@@ -265,7 +270,7 @@ impl Round {
 
     /// Returns the part that a job gets if it may start: it fits, and does not delay the blocked
     /// jobs before it. With `None` for `job`, no reservation counts as its own.
-    pub fn passing(
+    pub(crate) fn passing(
         &self,
         job: Option<JobId>,
         want: &Want,
@@ -312,7 +317,7 @@ fn reserve(want: &Want, now: &Capacity, running: Vec<Running>, host: &Host) -> R
 }
 
 /// Returns the latest start of a job that does not fit into `now`, or `None` if it is unknown.
-pub fn latest_start(
+pub(crate) fn latest_start(
     want: &Want,
     now: &Capacity,
     running: Vec<Running>,
@@ -347,7 +352,12 @@ fn end_until_it_fits(
 
 /// Returns the running jobs that a job not fitting into `now` waits for, in their expected order.
 /// Jobs whose resources it does not need are left out.
-pub fn waits_for(want: &Want, now: &Capacity, running: Vec<Running>, host: &Host) -> Vec<Running> {
+pub(crate) fn waits_for(
+    want: &Want,
+    now: &Capacity,
+    running: Vec<Running>,
+    host: &Host,
+) -> Vec<Running> {
     let mut capacity = now.clone();
     let mut gone = end_until_it_fits(want, &mut capacity, running, host);
     gone.retain(|r| {

@@ -9,10 +9,10 @@
 //! that started last determines when an array had its turn, and the order survives a restart
 //! without being stored.
 
-use crate::model::gpu::GpuShare;
-use crate::model::{JobId, JobRequest, Tres};
-use crate::sched::resources::capacity::{CpuSharing, Want};
-use crate::sched::resources::gpu_pool::GpuWant;
+use crate::resources::capacity::{CpuSharing, Want};
+use crate::resources::gpu_pool::GpuWant;
+use slotd_model::gpu::GpuShare;
+use slotd_model::{JobId, JobRequest, Tres};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
@@ -20,7 +20,7 @@ use std::sync::Arc;
 
 /// The priority of a job that requests none. It is low, so that an explicit priority overrides the
 /// submission order, and not 0, which means held in Slurm.
-pub const DEFAULT_PRIORITY: u32 = 1;
+pub(crate) const DEFAULT_PRIORITY: u32 = 1;
 
 /// The sort key of a record in the queue, one for each partition in which it may run; the smallest
 /// is first.
@@ -40,12 +40,12 @@ pub struct QueueKey {
 }
 
 /// Returns the effective priority: the priority minus the nice value, which may be negative.
-pub fn rank(request: &JobRequest) -> i64 {
+pub(crate) fn rank(request: &JobRequest) -> i64 {
     i64::from(request.priority.unwrap_or(DEFAULT_PRIORITY)).saturating_sub(request.nice)
 }
 
 /// Returns the priority as users see it: never 0, which would mean held.
-pub fn shown_priority(request: &JobRequest) -> u32 {
+pub(crate) fn shown_priority(request: &JobRequest) -> u32 {
     u32::try_from(rank(request).clamp(1, i64::from(u32::MAX) - 1)).unwrap_or(1)
 }
 
@@ -88,7 +88,7 @@ impl Shape {
         Want { tres, gpu, named_cpus: &self.named_cpus, place: self.place }
     }
 
-    pub fn needs_cpus(&self) -> u32 {
+    pub(crate) fn needs_cpus(&self) -> u32 {
         self.cpus
     }
 
@@ -162,7 +162,7 @@ impl Queue {
     }
 
     /// Requests another round, because a job in the queue may be able to start now.
-    pub fn request_round(&mut self) {
+    pub(crate) fn request_round(&mut self) {
         self.arrivals += 1;
     }
 
@@ -180,7 +180,7 @@ impl Queue {
 
     /// Returns the number of new entries and of requests for another round. If it changes, the
     /// round has to be repeated.
-    pub fn arrivals(&self) -> u64 {
+    pub(crate) fn arrivals(&self) -> u64 {
         self.arrivals
     }
 
@@ -203,7 +203,7 @@ impl Queue {
     }
 
     /// Returns whether any record waits for CPUs by number.
-    pub fn names_cpus(&self) -> bool {
+    pub(crate) fn names_cpus(&self) -> bool {
         self.naming > 0
     }
 
@@ -227,12 +227,12 @@ impl Queue {
     }
 
     /// Returns the next record of this shape after `key`.
-    pub fn after_of(&self, shape: &Shape, key: QueueKey) -> Option<QueueKey> {
+    pub(crate) fn after_of(&self, shape: &Shape, key: QueueKey) -> Option<QueueKey> {
         next_in(self.shapes.get(shape)?, key)
     }
 
     /// Returns the shapes, those that need the fewest CPUs first.
-    pub fn shapes(&self) -> impl Iterator<Item = &Arc<Shape>> {
+    pub(crate) fn shapes(&self) -> impl Iterator<Item = &Arc<Shape>> {
         self.shapes.keys()
     }
 
@@ -246,7 +246,7 @@ impl Queue {
     }
 
     /// Fails if the indexes do not match the places of the records.
-    #[cfg(test)]
+    #[cfg(any(test, feature = "test-support"))]
     pub fn check<'a>(&self, places: impl Iterator<Item = &'a Place>) -> Result<(), String> {
         let mut anew = Queue { arrivals: self.arrivals, ..Queue::default() };
         places.for_each(|place| anew.enter(place));

@@ -3,7 +3,7 @@
 //! Only jobs that ended well count: one that fails at once says nothing about the next. The result
 //! is an estimate; no job passes a blocked one because of it.
 
-use crate::model::{Job, JobRequest, JobState, Timestamp};
+use slotd_model::{Job, JobRequest, JobState, Timestamp};
 use std::collections::{HashMap, VecDeque};
 
 /// When a job is expected to release its resources.
@@ -32,7 +32,7 @@ impl ExpectedEnd {
 }
 
 /// Returns the expected end of a job. `usual_secs`: how long jobs of its name usually take.
-pub fn expected_end(job: &Job, usual_secs: Option<u64>, now: Timestamp) -> ExpectedEnd {
+pub(crate) fn expected_end(job: &Job, usual_secs: Option<u64>, now: Timestamp) -> ExpectedEnd {
     let soon = Timestamp(now.0.saturating_add(1_000_000));
     let after = |secs| {
         let suspended = std::time::Duration::from_micros(job.run.suspended_us);
@@ -62,7 +62,7 @@ const NAMES: usize = 1000;
 
 /// Run times by user and job name.
 #[derive(Debug, Clone, Default)]
-pub struct RunTimes {
+pub(crate) struct RunTimes {
     of_users: HashMap<u32, HashMap<String, Past>>,
     names: usize,
     noted: u64,
@@ -77,7 +77,7 @@ struct Past {
 
 impl RunTimes {
     /// Records that a job of this user and name ended well after `secs` seconds.
-    pub fn note(&mut self, request: &JobRequest, secs: u64) {
+    pub(crate) fn note(&mut self, request: &JobRequest, secs: u64) {
         // A job that expanded another one took no time.
         if request.dependency.expands().is_some() {
             return;
@@ -112,7 +112,7 @@ impl RunTimes {
 
     /// Returns the median of the recent run times in seconds, or `None` if no such job has ended
     /// yet.
-    pub fn expected_secs(&self, request: &JobRequest) -> Option<u64> {
+    pub(crate) fn expected_secs(&self, request: &JobRequest) -> Option<u64> {
         let past = self.of_users.get(&request.uid)?.get(&request.name)?;
         let mut took: Vec<u64> = past.took.iter().copied().collect();
         took.sort_unstable();

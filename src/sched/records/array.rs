@@ -6,8 +6,8 @@
 //! record's ID, as in Slurm, where the last task to start has the array's ID.
 
 use super::Records;
-use crate::model::array::TaskSet;
-use crate::model::{ArrayRole, Job, JobId, JobState, Timestamp};
+use slotd_model::array::TaskSet;
+use slotd_model::{ArrayRole, Job, JobId, JobState, Timestamp};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -75,29 +75,29 @@ pub struct ArrayGroup {
 }
 
 impl ArrayGroup {
-    pub fn is_at_limit(&self) -> bool {
+    pub(crate) fn is_at_limit(&self) -> bool {
         self.limit.is_some_and(|limit| self.active >= limit)
     }
 
-    pub fn note_ended(&mut self, task: u32, ok: bool) {
+    pub(crate) fn note_ended(&mut self, task: u32, ok: bool) {
         self.begun.set(task, true);
         self.ended.set(task, true);
         self.ok.set(task, ok);
     }
 
-    pub fn note_begun(&mut self, task: u32, at: Timestamp) {
+    pub(crate) fn note_begun(&mut self, task: u32, at: Timestamp) {
         self.begun.set(task, true);
         self.last_begun = self.last_begun.max(Some(at));
     }
 
-    pub fn note_requeued(&mut self, task: u32) {
+    pub(crate) fn note_requeued(&mut self, task: u32) {
         self.ended.set(task, false);
         self.ok.set(task, false);
     }
 }
 
 /// Returns whether every member of `inner` is in `outer`, comparing ranges where possible.
-pub fn covers(outer: &TaskSet, inner: &TaskSet) -> bool {
+pub(crate) fn covers(outer: &TaskSet, inner: &TaskSet) -> bool {
     inner.ranges().iter().all(|r| {
         outer.ranges().iter().any(|o| o.step == 1 && o.first <= r.first && r.last <= o.last)
             || (r.first..=r.last).step_by(r.step as usize).all(|task| outer.contains(task))
@@ -107,7 +107,7 @@ pub fn covers(outer: &TaskSet, inner: &TaskSet) -> bool {
 impl Records {
     /// Splits a task off the compact record `id` and returns the ID of its record, or `None` if
     /// `id` has no such task. The caller saves both records.
-    pub fn split_task(&mut self, id: JobId, task: u32) -> Option<JobId> {
+    pub(crate) fn split_task(&mut self, id: JobId, task: u32) -> Option<JobId> {
         let job = &self.jobs.get(&id)?.job;
         let tasks = job.compact_tasks()?;
         let array_job = job.array_job_id()?;
@@ -127,7 +127,7 @@ impl Records {
 
     /// Splits the tasks in `wanted` off the compact record `id` and returns the ID of their record,
     /// or `None` if `id` has none of them. The caller saves both records.
-    pub fn split_set(&mut self, id: JobId, wanted: &TaskSet) -> Option<JobId> {
+    pub(crate) fn split_set(&mut self, id: JobId, wanted: &TaskSet) -> Option<JobId> {
         let job = &self.jobs.get(&id)?.job;
         let tasks = job.compact_tasks()?;
         let array_job = job.array_job_id()?;
@@ -168,7 +168,7 @@ impl Records {
     }
 
     /// Returns the pending compact records of the array that `id` belongs to.
-    pub fn pending_compact_of(&self, id: JobId) -> Vec<JobId> {
+    pub(crate) fn pending_compact_of(&self, id: JobId) -> Vec<JobId> {
         let Some(group) = self.job(id).and_then(|job| self.array_of(job)) else {
             return Vec::new();
         };
@@ -176,19 +176,19 @@ impl Records {
     }
 
     /// Returns the pending records of the array that `id` belongs to.
-    pub fn pending_of_array(&self, id: JobId) -> Vec<JobId> {
+    pub(crate) fn pending_of_array(&self, id: JobId) -> Vec<JobId> {
         let group = self.job(id).and_then(|job| self.array_of(job));
         group.map(|group| group.waiting.iter().copied().collect()).unwrap_or_default()
     }
 
     /// Returns whether the record's array already runs as many tasks as it may.
-    pub fn is_array_at_limit(&self, id: JobId) -> bool {
+    pub(crate) fn is_array_at_limit(&self, id: JobId) -> bool {
         self.job(id).and_then(|job| self.array_of(job)).is_some_and(ArrayGroup::is_at_limit)
     }
 
     /// Applies the array's current task limit to a task that returns to the queue, because the
     /// limit may have changed after the task ended.
-    pub fn take_over_limit(&mut self, id: JobId) {
+    pub(crate) fn take_over_limit(&mut self, id: JobId) {
         let Some(group) = self.job(id).and_then(|job| self.array_of(job)) else { return };
         let limit = group.limit;
         if group.live == 0 {
@@ -204,7 +204,7 @@ impl Records {
     }
 
     /// Returns the compact record that contains the task, preferably a pending one.
-    pub fn compact_with(&self, array_job: JobId, task: u32) -> Option<JobId> {
+    pub(crate) fn compact_with(&self, array_job: JobId, task: u32) -> Option<JobId> {
         let group = self.arrays.get(&array_job)?;
         let has = |id: &&JobId| {
             self.jobs

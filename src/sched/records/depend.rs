@@ -9,10 +9,10 @@
 
 use super::Records;
 use super::waits::{Corr, CorrTarget, Status, Waits};
-use crate::model::dependency::{Dependency, DependencyKind, DependencyTerm};
-use crate::model::{ArrayRole, End, Job, JobId, JobRef, JobState, Refusal, Timestamp};
-use crate::sched::sizes::may_resize;
-use crate::sched::types::{Cx, EndedJob};
+use crate::sizes::may_resize;
+use crate::types::{Cx, EndedJob};
+use slotd_model::dependency::{Dependency, DependencyKind, DependencyTerm};
+use slotd_model::{ArrayRole, End, Job, JobId, JobRef, JobState, Refusal, Timestamp};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -65,13 +65,13 @@ impl Fact {
 
 /// Facts from the store, by job and by array.
 #[derive(Debug, Default)]
-pub struct Known {
+pub(crate) struct Known {
     single: BTreeMap<JobId, Fact>,
     arrays: BTreeMap<JobId, BTreeMap<u32, Fact>>,
 }
 
 impl Known {
-    pub fn new(ended: &[EndedJob]) -> Self {
+    pub(crate) fn new(ended: &[EndedJob]) -> Self {
         let mut known = Known::default();
         for job in ended {
             let fact = Fact {
@@ -149,7 +149,11 @@ fn is_settled(term: &DependencyTerm, status: Status) -> bool {
 
 impl Records {
     /// Fails if the dependency names an unknown job.
-    pub fn check_dependency(&self, dependency: &Dependency, known: &Known) -> Result<(), Refusal> {
+    pub(crate) fn check_dependency(
+        &self,
+        dependency: &Dependency,
+        known: &Known,
+    ) -> Result<(), Refusal> {
         for term in &dependency.terms {
             let DependencyTerm::On { job: target, .. } = term else { continue };
             if !self.is_known(target, known) {
@@ -160,7 +164,7 @@ impl Records {
     }
 
     /// Returns a job that waits for `job` and that `job` would wait for, directly or indirectly.
-    pub fn circle(&self, job: &Job, dependency: &Dependency) -> Option<JobId> {
+    pub(crate) fn circle(&self, job: &Job, dependency: &Dependency) -> Option<JobId> {
         let own = job.array_job_id().unwrap_or(job.id);
         let mut next: Vec<JobId> = dependency.targets().collect();
         let mut seen: BTreeSet<JobId> = next.iter().copied().collect();
@@ -216,7 +220,7 @@ impl Records {
     }
 
     /// Adds the store's records of ended tasks to the arrays that are still in memory.
-    pub fn learn(&mut self, known: &Known) {
+    pub(crate) fn learn(&mut self, known: &Known) {
         for (array, tasks) in &known.arrays {
             let Some(group) = self.arrays.get_mut(array) else { continue };
             for (&task, fact) in tasks {
@@ -294,7 +298,7 @@ impl Records {
     }
 
     /// Computes the dependency state of a new or changed pending record.
-    pub fn set_waits(&mut self, id: JobId, known: &Known) {
+    pub(crate) fn set_waits(&mut self, id: JobId, known: &Known) {
         self.clear_waits(id);
         if let Some(waits) = self.job(id).and_then(|job| self.waits_of(job, known)) {
             self.put_waits(id, Some(Box::new(waits)));
@@ -302,7 +306,7 @@ impl Records {
     }
 
     /// Returns the dependency state of a pending record, or `None` if it has no dependency.
-    pub fn waits_of(&self, job: &Job, known: &Known) -> Option<Waits> {
+    pub(crate) fn waits_of(&self, job: &Job, known: &Known) -> Option<Waits> {
         let dependency = dependency_of(job);
         if dependency.is_empty() || job.run.state != JobState::Pending {
             return None;
@@ -391,7 +395,7 @@ impl Records {
         }
     }
 
-    pub fn put_waits(&mut self, id: JobId, waits: Option<Box<Waits>>) {
+    pub(crate) fn put_waits(&mut self, id: JobId, waits: Option<Box<Waits>>) {
         self.clear_waits(id);
         if let Some(waits) = &waits {
             for (term, _) in &waits.terms {
@@ -405,7 +409,7 @@ impl Records {
         }
     }
 
-    pub fn clear_waits(&mut self, id: JobId) {
+    pub(crate) fn clear_waits(&mut self, id: JobId) {
         let Some(waits) = self.jobs.get_mut(&id).and_then(|record| record.waits.take()) else {
             return;
         };
@@ -422,7 +426,7 @@ impl Records {
 
     /// Re-evaluates the dependents of `target`, and returns them, since their outlook may have
     /// changed. With `task`, only that task of the target has changed.
-    pub fn reconsider_dependents(
+    pub(crate) fn reconsider_dependents(
         &mut self,
         target: JobId,
         task: Option<u32>,
@@ -509,7 +513,7 @@ impl Records {
 
     /// Drops the dependency of a requeued job: it was met once, and is not waited for again, as in
     /// Slurm. A singleton term stays, because it still applies.
-    pub fn keep_only_singleton(&mut self, id: JobId) {
+    pub(crate) fn keep_only_singleton(&mut self, id: JobId) {
         if self.job(id).is_none_or(|job| job.request.dependency.is_empty()) {
             return;
         }
@@ -528,7 +532,7 @@ impl Records {
     }
 
     /// Returns the running job that a pending job is to expand.
-    pub fn expanded_by(&self, id: JobId) -> Option<JobId> {
+    pub(crate) fn expanded_by(&self, id: JobId) -> Option<JobId> {
         let named = self.job(id)?.request.dependency.expands()?;
         self.resolve(named)
             .into_iter()
@@ -537,7 +541,7 @@ impl Records {
 
     /// Checks a changed dependency. Fails if the job would depend on itself, directly or in a
     /// circle, or on an unknown job.
-    pub fn check_new_dependency(
+    pub(crate) fn check_new_dependency(
         &self,
         job: &Job,
         dependency: &Dependency,

@@ -2,12 +2,12 @@
 
 use super::Records;
 use super::array::covers;
-use crate::model::job::ClientProcess;
-use crate::model::query::{JobQuery, names_record};
-use crate::model::{
+use crate::types::StopCause;
+use slotd_model::job::ClientProcess;
+use slotd_model::query::{JobQuery, names_record};
+use slotd_model::{
     BootId, Job, JobId, JobRef, JobState, Reason, Refusal, StepKey, TaskSet, Timestamp,
 };
-use crate::sched::types::StopCause;
 use std::ops::Bound;
 
 /// Returns whether a job that is active by its record ran under an earlier boot. Records of older
@@ -109,7 +109,7 @@ impl Records {
     }
 
     /// Returns the running steps that a reference such as `12.0` or `12_3.0` names.
-    pub fn live_steps(&self, sel: &JobRef) -> Result<Vec<StepKey>, Refusal> {
+    pub(crate) fn live_steps(&self, sel: &JobRef) -> Result<Vec<StepKey>, Refusal> {
         let Some(step) = sel.step else { return Err(Refusal::UnknownStep) };
         let jobs = self.resolve(&JobRef { step: None, ..sel.clone() });
         let keys: Vec<StepKey> = jobs
@@ -122,7 +122,11 @@ impl Records {
 
     /// Returns the records of a reference that are in `wanted`, which is one of the two running
     /// states.
-    pub fn running_for(&self, sel: &JobRef, wanted: JobState) -> Result<Vec<JobId>, Refusal> {
+    pub(crate) fn running_for(
+        &self,
+        sel: &JobRef,
+        wanted: JobState,
+    ) -> Result<Vec<JobId>, Refusal> {
         let found = self.resolve(sel);
         let mut refused = Refusal::UnknownJob;
         let mut fit = Vec::new();

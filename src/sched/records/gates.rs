@@ -1,8 +1,8 @@
 //! The conditions that keep a pending job from running anywhere: one predicate for each.
 
 use super::{ArrayGroup, Record, Records};
-use crate::model::job::Hold;
-use crate::model::{Job, Reason, Timestamp};
+use slotd_model::job::Hold;
+use slotd_model::{Job, Reason, Timestamp};
 use std::iter::once_with;
 
 /// Checks for a hold by the user or an administrator.
@@ -28,7 +28,11 @@ fn array_full(group: Option<&ArrayGroup>) -> Option<Reason> {
 impl Records {
     /// Returns everything that keeps a record from starting, apart from free resources and its
     /// partition. Each condition is evaluated lazily.
-    pub fn gates_anywhere(&self, record: &Record, now: Timestamp) -> impl Iterator<Item = Reason> {
+    pub(crate) fn gates_anywhere(
+        &self,
+        record: &Record,
+        now: Timestamp,
+    ) -> impl Iterator<Item = Reason> {
         let job = &record.job;
         let group = || self.array_of(job);
         once_with(|| held(job))
@@ -39,7 +43,7 @@ impl Records {
     }
 
     /// Returns the first of [`Self::gates_anywhere`].
-    pub fn gate_anywhere(&self, record: &Record, now: Timestamp) -> Option<Reason> {
+    pub(crate) fn gate_anywhere(&self, record: &Record, now: Timestamp) -> Option<Reason> {
         self.gates_anywhere(record, now).next()
     }
 }

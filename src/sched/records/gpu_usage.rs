@@ -1,13 +1,13 @@
 //! The usage of GPUs by the jobs and steps that hold them.
 
 use super::Records;
-use crate::model::gpu::{GpuReading, GpuShare};
-use crate::model::tres::{Allocation, GpuUsage};
-use crate::model::{Job, JobId, JobState, StepId, StepKey, Timestamp};
+use slotd_model::gpu::{GpuReading, GpuShare};
+use slotd_model::tres::{Allocation, GpuUsage};
+use slotd_model::{Job, JobId, JobState, StepId, StepKey, Timestamp};
 
 impl Records {
     /// Returns the latest start time among running jobs with GPUs.
-    pub fn youngest_with_gpus(&self) -> Option<Timestamp> {
+    pub(crate) fn youngest_with_gpus(&self) -> Option<Timestamp> {
         self.holders_of_gpus().filter_map(|(job, _)| job.run.start).max()
     }
 
@@ -36,7 +36,7 @@ impl Records {
     }
 
     /// Adds a reading to the recorded GPU usage of jobs and their steps.
-    pub fn count_gpu_use(&mut self, readings: &[GpuReading]) {
+    pub(crate) fn count_gpu_use(&mut self, readings: &[GpuReading]) {
         let holders: Vec<JobId> = self.holders_of_gpus().map(|(job, _)| job.id).collect();
         for id in holders {
             self.edit(id, |job| {

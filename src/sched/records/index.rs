@@ -2,15 +2,15 @@
 //! resources.
 
 use super::{ArrayGroup, Records};
-use crate::model::dependency::DependencyTerm;
-use crate::model::job::ClientProcess;
-use crate::model::{ArrayRole, End, Job, JobId, JobRequest, JobState, Timestamp};
+use slotd_model::dependency::DependencyTerm;
+use slotd_model::job::ClientProcess;
+use slotd_model::{ArrayRole, End, Job, JobId, JobRequest, JobState, Timestamp};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// Jobs of one name and user, for `singleton`: the number of records of each submission.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct NameGroup {
+pub(crate) struct NameGroup {
     pub live: BTreeMap<JobId, u32>,
     pub active: BTreeMap<JobId, u32>,
     /// Pending singletons, by submission and record.
@@ -156,7 +156,7 @@ impl Records {
     }
 
     /// Updates the array of a task whose state has changed from `from`.
-    pub fn note_in_array(&mut self, id: JobId, from: JobState, now: Timestamp) {
+    pub(crate) fn note_in_array(&mut self, id: JobId, from: JobState, now: Timestamp) {
         let Some(job) = self.jobs.get(&id).map(|record| &record.job) else { return };
         let Some(group) = job.array_job_id().and_then(|array| self.arrays.get_mut(&array)) else {
             return;
@@ -184,7 +184,7 @@ impl Records {
     }
 
     /// Updates the array of a record that was restored from the store.
-    pub fn note_restored(&mut self, id: JobId) {
+    pub(crate) fn note_restored(&mut self, id: JobId) {
         let Some(job) = self.jobs.get(&id).map(|record| &record.job) else { return };
         let Some(group) = job.array_job_id().and_then(|array| self.arrays.get_mut(&array)) else {
             return;

@@ -2,7 +2,7 @@
 
 use super::Records;
 use super::index::Facts;
-use crate::model::{ArrayRole, Job};
+use slotd_model::{ArrayRole, Job};
 use std::collections::{BTreeSet, HashMap};
 
 impl Records {

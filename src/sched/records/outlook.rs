@@ -3,9 +3,9 @@
 use super::Records;
 use super::index::NameGroup;
 use super::waits::{Outlook, Status, Waits};
-use crate::model::array::TaskSet;
-use crate::model::dependency::DependencyTerm;
-use crate::model::{Job, JobId, Reason, Timestamp};
+use slotd_model::array::TaskSet;
+use slotd_model::dependency::DependencyTerm;
+use slotd_model::{Job, JobId, Reason, Timestamp};
 
 impl Records {
     fn namesakes(&self, name: &str, uid: u32) -> Option<&NameGroup> {
@@ -13,7 +13,7 @@ impl Records {
     }
 
     /// Returns the jobs of the same name and user that a singleton has to wait for.
-    pub fn before_singleton(&self, job: &Job) -> Vec<JobId> {
+    pub(crate) fn before_singleton(&self, job: &Job) -> Vec<JobId> {
         let own = job.array_job_id().unwrap_or(job.id);
         let Some(group) = self.namesakes(&job.request.name, job.request.uid) else {
             return Vec::new();
@@ -27,7 +27,7 @@ impl Records {
     /// of the earliest submission can be free. Singletons that were free before directly follow it,
     /// possibly after others that returned to the queue. So the search ends at the first one that
     /// has only waited.
-    pub fn moved_singletons(&self, name: &str, uid: u32) -> Vec<JobId> {
+    pub(crate) fn moved_singletons(&self, name: &str, uid: u32) -> Vec<JobId> {
         let Some(group) = self.namesakes(name, uid) else { return Vec::new() };
         let Some((first, _)) = group.singletons.first() else { return Vec::new() };
         let is_moved = |id: JobId| {
@@ -45,13 +45,13 @@ impl Records {
 
     /// Returns whether a singleton may run: no other job of its name and user was submitted earlier
     /// or is running.
-    pub fn is_singleton_free(&self, job: &Job) -> bool {
+    pub(crate) fn is_singleton_free(&self, job: &Job) -> bool {
         let own = job.array_job_id().unwrap_or(job.id);
         let Some(group) = self.namesakes(&job.request.name, job.request.uid) else { return true };
         group.live.range(..own).next().is_none() && !group.active.keys().any(|id| *id != own)
     }
 
-    pub fn dependency_outlook(&self, job: &Job, waits: &Waits, now: Timestamp) -> Outlook {
+    pub(crate) fn dependency_outlook(&self, job: &Job, waits: &Waits, now: Timestamp) -> Outlook {
         let has_singleton = waits.terms.iter().any(|(term, _)| *term == DependencyTerm::Singleton);
         let outlook = waits.outlook(now, has_singleton && self.is_singleton_free(job));
         match (&waits.corr, job.compact_tasks(), outlook) {
@@ -90,7 +90,12 @@ impl Records {
     }
 
     /// Returns the task of a compact record that starts next.
-    pub fn next_task(&self, job: &Job, waits: Option<&Waits>, now: Timestamp) -> Option<u32> {
+    pub(crate) fn next_task(
+        &self,
+        job: &Job,
+        waits: Option<&Waits>,
+        now: Timestamp,
+    ) -> Option<u32> {
         let tasks = job.compact_tasks()?;
         match waits.and_then(|waits| waits.corr.as_ref().map(|corr| (waits, corr))) {
             Some((waits, corr)) if !(waits.any && self.is_clear_without_corr(job, waits, now)) => {
@@ -102,7 +107,7 @@ impl Records {
 
     /// Returns the tasks of a compact record that can never start and must be cancelled
     /// (`--kill-on-invalid-dep`).
-    pub fn hopeless_tasks(&self, job: &Job, waits: &Waits) -> TaskSet {
+    pub(crate) fn hopeless_tasks(&self, job: &Job, waits: &Waits) -> TaskSet {
         match (&waits.corr, waits.any) {
             (Some(corr), false) if job.request.kill_on_invalid_dep => {
                 TaskSet::from_sorted(&corr.failed.iter().copied().collect::<Vec<_>>())
@@ -113,7 +118,7 @@ impl Records {
 
     /// Formats the remaining dependency as squeue `%E` shows it:
     /// `afterok:12(unfulfilled),afterany:13_*(unfulfilled)`.
-    pub fn dependency_text(&self, job: &Job, waits: &Waits, now: Timestamp) -> String {
+    pub(crate) fn dependency_text(&self, job: &Job, waits: &Waits, now: Timestamp) -> String {
         let mut text = String::new();
         for (term, status) in &waits.terms {
             let mark = match (term, status) {
@@ -151,7 +156,7 @@ impl Records {
     }
 
     /// Returns the reason of a pending job whose dependency keeps it from running.
-    pub fn dependency_blocker(
+    pub(crate) fn dependency_blocker(
         &self,
         job: &Job,
         waits: Option<&Waits>,

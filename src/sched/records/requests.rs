@@ -1,6 +1,6 @@
 //! Shared job requests: equal requests of jobs in memory are stored once.
 
-use crate::model::JobRequest;
+use slotd_model::JobRequest;
 use std::collections::VecDeque;
 use std::sync::{Arc, Weak};
 
@@ -9,13 +9,13 @@ const LAST: usize = 16;
 
 /// The most recent distinct requests, newest first.
 #[derive(Debug, Clone, Default)]
-pub struct Requests {
+pub(crate) struct Requests {
     last: VecDeque<Weak<JobRequest>>,
 }
 
 impl Requests {
     /// Returns the existing copy of the request if a recent one that is still in use is equal.
-    pub fn share(&mut self, request: JobRequest) -> Arc<JobRequest> {
+    pub(crate) fn share(&mut self, request: JobRequest) -> Arc<JobRequest> {
         self.last.retain(|known| known.strong_count() > 0);
         if let Some(known) =
             self.last.iter().filter_map(Weak::upgrade).find(|known| **known == request)

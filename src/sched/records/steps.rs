@@ -1,15 +1,15 @@
 //! The steps of the records: how they start and end.
 
 use super::Records;
-use crate::model::change::Change;
-use crate::model::job::ClientProcess;
-use crate::model::step_request::StepKind;
-use crate::model::tres::{Allocation, Usage};
-use crate::model::{
+use crate::types::{Cx, EndCause};
+use slotd_model::change::Change;
+use slotd_model::job::ClientProcess;
+use slotd_model::step_request::StepKind;
+use slotd_model::tres::{Allocation, Usage};
+use slotd_model::{
     ClockBase, End, ExitCode, ExitRecord, Job, JobId, JobState, Reason, Refusal, Step, StepId,
     StepKey, StepRequest, Timestamp, Tres,
 };
-use crate::sched::types::{Cx, EndCause};
 
 impl Records {
     /// Returns whether this step of the job exists and has not ended.
@@ -48,7 +48,7 @@ impl Records {
     }
 
     /// Adds a step to a running job.
-    pub fn add_step(
+    pub(crate) fn add_step(
         &mut self,
         id: JobId,
         ask: &StepRequest,
@@ -82,7 +82,7 @@ impl Records {
     }
 
     /// Ends the job's remaining steps, for which no report will arrive any more.
-    pub fn close_steps(&mut self, id: JobId, end: End, ended: Timestamp, cx: &mut Cx) {
+    pub(crate) fn close_steps(&mut self, id: JobId, end: End, ended: Timestamp, cx: &mut Cx) {
         let step_end = if end.is_failure() { end } else { End::Cancelled };
         self.edit(id, |job| {
             for step in job.steps.iter_mut().filter(|step| !step.state.is_terminal()) {
@@ -127,7 +127,7 @@ impl Records {
 
 /// Returns the exit code of the command that an allocation's client ran, if `step` is that command
 /// and the client was still alive when it ended.
-pub fn end_of_command(job: &Job, step: &Step) -> Option<ExitCode> {
+pub(crate) fn end_of_command(job: &Job, step: &Step) -> Option<ExitCode> {
     let is_command = step.client.is_some() && step.client == job.holder();
     (is_command && step.state.is_terminal() && !step.client_gone).then_some(step.exit)
 }

@@ -3,9 +3,9 @@
 //! This module only computes with known facts. `depend` finds the targets and decides when to
 //! re-evaluate.
 
-use crate::model::array::TaskSet;
-use crate::model::dependency::{DependencyKind, DependencyTerm};
-use crate::model::{JobId, Timestamp};
+use slotd_model::array::TaskSet;
+use slotd_model::dependency::{DependencyKind, DependencyTerm};
+use slotd_model::{JobId, Timestamp};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The status of one term.
@@ -66,7 +66,7 @@ impl CorrTarget {
 
 /// The status of a dependency as a whole.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Outlook {
+pub(crate) enum Outlook {
     Clear,
     Waiting,
     Never,
@@ -74,7 +74,7 @@ pub enum Outlook {
 
 impl Waits {
     /// Combines the terms, except those with a status for each array task, which `corr` holds.
-    pub fn outlook(&self, now: Timestamp, is_singleton_free: bool) -> Outlook {
+    pub(crate) fn outlook(&self, now: Timestamp, is_singleton_free: bool) -> Outlook {
         let stand = |(term, status): &(DependencyTerm, Status)| match (term, status) {
             (DependencyTerm::Singleton, _) if is_singleton_free => Outlook::Clear,
             (DependencyTerm::Singleton, _) => Outlook::Waiting,
@@ -97,7 +97,7 @@ impl Waits {
     }
 
     /// Returns whether this term has a separate status for each task.
-    pub fn is_for_corr(&self, term: &DependencyTerm) -> bool {
+    pub(crate) fn is_for_corr(&self, term: &DependencyTerm) -> bool {
         match (term, &self.corr) {
             (DependencyTerm::On { kind: DependencyKind::AfterCorr, job, .. }, Some(corr)) => {
                 job.tasks.is_none() && corr.targets.iter().any(|target| target.job == job.job)
@@ -131,7 +131,7 @@ impl Waits {
     }
 
     /// Removes tasks that have left the compact record.
-    pub fn drop_tasks(&mut self, gone: &TaskSet) {
+    pub(crate) fn drop_tasks(&mut self, gone: &TaskSet) {
         if let Some(corr) = &mut self.corr {
             match gone.single() {
                 Some(task) => {

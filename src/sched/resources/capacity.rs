@@ -7,12 +7,12 @@
 use super::cpu_pick;
 use super::gpu_pool::{GpuPool, GpuWant};
 use super::limits::{LimitSet, Limits, Reached};
-use crate::model::gpu::GpuShare;
-use crate::model::node::NodeParts;
-use crate::model::partition::{Host, OverSubscribe};
-use crate::model::tres::Allocation;
-use crate::model::{Job, JobRequest, Partition, Tres, request::Sharing};
-use crate::sched::types::Config;
+use crate::types::Config;
+use slotd_model::gpu::GpuShare;
+use slotd_model::node::NodeParts;
+use slotd_model::partition::{Host, OverSubscribe};
+use slotd_model::tres::Allocation;
+use slotd_model::{Job, JobRequest, Partition, Tres, request::Sharing};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -72,7 +72,7 @@ impl<'a> Want<'a> {
 
     /// Returns the needs of a job that already has its named CPUs.
     #[must_use]
-    pub fn on_any_cpus(self) -> Self {
+    pub(crate) fn on_any_cpus(self) -> Self {
         Want { named_cpus: &[], ..self }
     }
 }
@@ -202,7 +202,7 @@ impl Capacity {
     /// Returns whether a start may unblock a job considered earlier in the round. The CPUs that the
     /// started job got may show that the earlier one delays nobody, and a job at its limit no
     /// longer holds a reservation.
-    pub fn start_may_unblock(&self) -> bool {
+    pub(crate) fn start_may_unblock(&self) -> bool {
         self.lines() > 1 || !self.limits.is_empty()
     }
 
@@ -272,7 +272,10 @@ impl Capacity {
     }
 
     /// Returns the named CPUs that are not free.
-    pub fn taken_of_named<'a>(&self, want: &Want<'a>) -> impl Iterator<Item = u32> + use<'a> {
+    pub(crate) fn taken_of_named<'a>(
+        &self,
+        want: &Want<'a>,
+    ) -> impl Iterator<Item = u32> + use<'a> {
         let named = want.named_cpus;
         let free =
             if named.is_empty() { BTreeSet::new() } else { self.allowed_cpus(&want.place, named) };
@@ -280,7 +283,7 @@ impl Capacity {
     }
 
     /// Returns the resources free to a job with this sharing. Each is considered on its own.
-    pub fn free_for(&self, place: &CpuSharing, host: &Host) -> Tres {
+    pub(crate) fn free_for(&self, place: &CpuSharing, host: &Host) -> Tres {
         let (allowed, gpus) = (
             self.allowed(place),
             self.partition(place).and_then(|partition| partition.gpus.as_ref()),
@@ -296,7 +299,7 @@ impl Capacity {
 
     /// Returns the largest number of CPUs free to a job of any partition. If it is 0, no job can
     /// start, since each needs a CPU.
-    pub fn most_cpus(&self) -> u32 {
+    pub(crate) fn most_cpus(&self) -> u32 {
         let partitions = self.layout.partitions.iter().enumerate();
         let most = partitions.map(|(at, partition)| {
             let jobs_per_cpu = match partition.over_subscribe {
@@ -387,18 +390,23 @@ impl Capacity {
     }
 
     /// Returns the part that `want` would get, or `None` if it does not fit.
-    pub fn pick(&self, want: &Want, host: &Host) -> Option<Part> {
+    pub(crate) fn pick(&self, want: &Want, host: &Host) -> Option<Part> {
         self.pick_of(&[], None, want, host)
     }
 
     /// Returns the part that `want` would get from the resources that are free here and in all
     /// `others`.
-    pub fn pick_in_all(&self, others: &[&Capacity], want: &Want, host: &Host) -> Option<Part> {
+    pub(crate) fn pick_in_all(
+        &self,
+        others: &[&Capacity],
+        want: &Want,
+        host: &Host,
+    ) -> Option<Part> {
         self.pick_of(others, None, want, host)
     }
 
     /// Returns the part that `want` would get, preferring resources that are not free in `other`.
-    pub fn pick_beside(&self, other: &Capacity, want: &Want, host: &Host) -> Option<Part> {
+    pub(crate) fn pick_beside(&self, other: &Capacity, want: &Want, host: &Host) -> Option<Part> {
         self.pick_of(&[], Some(other), want, host)
     }
 
@@ -530,7 +538,7 @@ impl Capacity {
 
     /// Marks `count` CPUs as used by processes outside jobs: those with the fewest jobs, and among
     /// them those listed first in `busy`.
-    pub fn set_cpus_elsewhere(&mut self, count: u32, busy: &[u32]) {
+    pub(crate) fn set_cpus_elsewhere(&mut self, count: u32, busy: &[u32]) {
         let turn = |cpu: u32| busy.iter().position(|known| *known == cpu).unwrap_or(busy.len());
         let open = self.cpus.iter().filter(|(cpu, _)| !self.drained.contains(cpu));
         let mut order: Vec<(usize, usize, u32)> =
@@ -541,13 +549,16 @@ impl Capacity {
     }
 
     /// Marks the same CPUs as `other` does as used by processes outside jobs.
-    pub fn set_as_elsewhere(&mut self, other: &Capacity) {
+    pub(crate) fn set_as_elsewhere(&mut self, other: &Capacity) {
         self.elsewhere.clone_from(&other.elsewhere);
         self.count_empty();
     }
 
     /// Returns whether any of the wants lacks CPUs only because of processes outside jobs.
-    pub fn lacks_cpus_elsewhere<'a>(&self, mut wants: impl Iterator<Item = Want<'a>>) -> bool {
+    pub(crate) fn lacks_cpus_elsewhere<'a>(
+        &self,
+        mut wants: impl Iterator<Item = Want<'a>>,
+    ) -> bool {
         if self.elsewhere.is_empty() {
             return false;
         }

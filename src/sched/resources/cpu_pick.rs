@@ -5,7 +5,7 @@
 //! CPUs. A request that fits into none is spread over as few as possible. The lowest numbers go
 //! first.
 
-use crate::model::topology::{Level, Place, Topology};
+use slotd_model::topology::{Level, Place, Topology};
 use std::collections::{BTreeSet, HashMap};
 
 /// Returns the levels from the smallest unit to the largest: a socket may hold several NUMA nodes,
@@ -20,7 +20,12 @@ fn levels(topology: &Topology) -> [Level; 2] {
 
 /// Picks `count` of the free CPUs, ascending, or all if there are fewer. `all` are the CPUs of this
 /// host that jobs may use: a core is free if all of its CPUs among them are.
-pub fn pick(count: usize, free: &BTreeSet<u32>, all: &[u32], topology: &Topology) -> Vec<u32> {
+pub(crate) fn pick(
+    count: usize,
+    free: &BTreeSet<u32>,
+    all: &[u32],
+    topology: &Topology,
+) -> Vec<u32> {
     if count >= free.len() {
         return free.iter().copied().collect();
     }
@@ -41,7 +46,7 @@ pub fn pick(count: usize, free: &BTreeSet<u32>, all: &[u32], topology: &Topology
 
 /// Returns `count` CPU numbers for a host whose jobs may use only some of its CPUs, or more than it
 /// has. Existing CPUs come first, followed by numbers that no CPU has, not even a lost one.
-pub fn count_out(count: u32, topology: &Topology, lost: &[Place]) -> Vec<u32> {
+pub(crate) fn count_out(count: u32, topology: &Topology, lost: &[Place]) -> Vec<u32> {
     let there = topology.cpus();
     let mut counted = pick(count as usize, &there.iter().copied().collect(), &there, topology);
     let is_known = |cpu: &u32| there.contains(cpu) || lost.iter().any(|place| place.cpu == *cpu);
@@ -101,8 +106,9 @@ fn size(unit: &[Vec<u32>]) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::topology::Place;
+    use crate::testing::uniform;
     use proptest::prelude::*;
+    use slotd_model::topology::Place;
 
     /// Picks CPUs for a job of `count` CPUs on this host while `taken` are in use.
     fn picked(host: &Topology, count: usize, taken: &[u32]) -> Vec<u32> {
@@ -113,7 +119,7 @@ mod tests {
     #[test]
     fn a_core_is_not_shared_while_another_is_free() {
         // CPUs 0 and 4, 1 and 5, 2 and 6, 3 and 7 share a core.
-        let host = Topology::uniform(1, 4, 2);
+        let host = uniform(1, 4, 2);
         assert_eq!(picked(&host, 1, &[]), [0]);
         assert_eq!(picked(&host, 1, &[0]), [1]);
         assert_eq!(picked(&host, 1, &[0, 1, 2, 3]), [4]);
@@ -130,7 +136,7 @@ mod tests {
     #[test]
     fn a_job_stays_in_one_socket_and_leaves_the_emptier_one_whole() {
         // Cores 0 to 3 in the first socket, 4 to 7 in the second.
-        let host = Topology::uniform(2, 4, 1);
+        let host = uniform(2, 4, 1);
         assert_eq!(picked(&host, 3, &[0, 1]), [4, 5, 6]);
         assert_eq!(picked(&host, 2, &[0, 1]), [2, 3], "the socket with the fewest free CPUs");
         assert_eq!(picked(&host, 1, &[4, 5, 6]), [7]);
@@ -161,7 +167,7 @@ mod tests {
             all.iter().copied().filter(|cpu| !taken.contains(cpu)).collect::<BTreeSet<u32>>()
         };
         assert_eq!(pick(3, &free(&[]), &all, &Topology::default()), [0, 1, 2]);
-        assert_eq!(pick(2, &free(&[0]), &all, &Topology::uniform(1, 2, 1)), [1, 2]);
+        assert_eq!(pick(2, &free(&[0]), &all, &uniform(1, 2, 1)), [1, 2]);
         assert_eq!(pick(9, &free(&[1]), &all, &Topology::default()), [0, 2, 3]);
     }
 
@@ -184,7 +190,7 @@ mod tests {
             taken in prop::collection::btree_set(0u32..32, 0..32),
             count in 0usize..34,
         ) {
-            let host = Topology::uniform(shape.0, shape.1, shape.2);
+            let host = uniform(shape.0, shape.1, shape.2);
             let renamed = host.cpus().into_iter().map(|cpu| Place { ldom: cpu % nodes, ..host.place(cpu) });
             for host in [host.clone(), Topology::new(renamed.collect())] {
                 let free: BTreeSet<u32> = host.cpus().into_iter().filter(|cpu| !taken.contains(cpu)).collect();

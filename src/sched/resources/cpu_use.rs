@@ -8,33 +8,33 @@
 use super::Resources;
 use super::capacity::Want;
 use super::readings::Readings;
-use crate::model::cpu_use::{CpuReading, CpusElsewhere};
-use crate::model::{Timestamp, counted};
-use crate::sched::choice::Choice;
-use crate::sched::line::queue::Queue;
+use crate::choice::Choice;
+use crate::line::queue::Queue;
+use slotd_model::cpu_use::{CpuReading, CpusElsewhere};
+use slotd_model::{Timestamp, counted};
 
 /// The latest reading, and the request for the next one.
 #[derive(Debug, Clone, Default)]
-pub struct CpuUse {
+pub(crate) struct CpuUse {
     pub readings: Readings,
     found: Option<CpuReading>,
 }
 
 /// The readings that are missing before a job may start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Lacks {
+pub(crate) struct Lacks {
     pub gpus: bool,
     pub cpus: bool,
 }
 
 impl Lacks {
-    pub fn is_any(self) -> bool {
+    pub(crate) fn is_any(self) -> bool {
         self.gpus || self.cpus
     }
 }
 
 impl Resources {
-    pub fn lacks_readings(&self, want: &Want, now: Timestamp) -> Lacks {
+    pub(crate) fn lacks_readings(&self, want: &Want, now: Timestamp) -> Lacks {
         let cpus = self.config.avoids_used_cpus && !self.cpu_use.readings.is_fresh(now);
         Lacks { gpus: self.lacks_gpu_reading(&want.gpu, now), cpus }
     }
@@ -47,7 +47,7 @@ impl Resources {
 
     /// Records the CPU usage by processes outside jobs, or why it cannot be read. Returns whether
     /// that changes which jobs can start.
-    pub fn cpus_read(&mut self, read: Result<CpuReading, String>, now: Timestamp) -> bool {
+    pub(crate) fn cpus_read(&mut self, read: Result<CpuReading, String>, now: Timestamp) -> bool {
         let (found, failure) = match read {
             Ok(found) => (Some(found), None),
             Err(failure) => (None, Some(failure)),
@@ -63,7 +63,7 @@ impl Resources {
     }
 
     /// Updates the ledger with the CPUs that processes outside jobs use.
-    pub fn note_cpus_elsewhere(&mut self) {
+    pub(crate) fn note_cpus_elsewhere(&mut self) {
         let busiest = self.cpu_use.found.as_ref().map(CpuReading::busiest).unwrap_or_default();
         self.ledger.set_cpus_elsewhere(self.cpus_taken(), &busiest);
     }
@@ -89,7 +89,7 @@ impl Resources {
 
     /// Describes why a job cannot start in a partition although no other job has the CPUs that it
     /// needs.
-    pub fn cpus_in_use(&self, choice: &Choice) -> Option<String> {
+    pub(crate) fn cpus_in_use(&self, choice: &Choice) -> Option<String> {
         if let Some(failure) = self.cpu_use.readings.failure() {
             return Some(format!("cannot read the CPU usage: {failure}"));
         }
@@ -108,7 +108,7 @@ impl Resources {
     }
 
     /// Returns the time of the next periodic reading of the CPU usage, if one is needed.
-    pub fn next_cpu_reading(&self, queue: &Queue) -> Option<Timestamp> {
+    pub(crate) fn next_cpu_reading(&self, queue: &Queue) -> Option<Timestamp> {
         let readings = &self.cpu_use.readings;
         if !self.config.avoids_used_cpus || readings.is_asked_for() {
             return None;

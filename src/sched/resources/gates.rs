@@ -4,9 +4,9 @@
 use super::Resources;
 use super::capacity::{CpuSharing, Want};
 use super::limits::LimitSet;
-use crate::model::partition::PartitionState;
-use crate::model::{Job, Reason, Timestamp};
-use crate::sched::choice::Choice;
+use crate::choice::Choice;
+use slotd_model::partition::PartitionState;
+use slotd_model::{Job, Reason, Timestamp};
 use std::iter::once_with;
 
 /// Checks whether the partition refuses to start jobs with this time limit.
@@ -58,7 +58,7 @@ impl Resources {
     }
 
     /// Returns when the partition opens next if it is closed now.
-    pub fn opens_in(&self, choice: &Choice, now: Timestamp) -> Option<Timestamp> {
+    pub(crate) fn opens_in(&self, choice: &Choice, now: Timestamp) -> Option<Timestamp> {
         let hours = choice
             .partition?
             .allowed_hours
@@ -67,7 +67,7 @@ impl Resources {
     }
 
     /// Returns everything except free resources that keeps a job from starting in one partition.
-    pub fn gates_in(&self, choice: &Choice, now: Timestamp) -> impl Iterator<Item = Reason> {
+    pub(crate) fn gates_in(&self, choice: &Choice, now: Timestamp) -> impl Iterator<Item = Reason> {
         once_with(move || self.partition_blocker(choice, now))
             .chain(once_with(|| time_limit_blocker(choice)))
             .chain(once_with(|| self.above_limit(choice)))
@@ -78,14 +78,14 @@ impl Resources {
     }
 
     /// Describes how processes outside jobs keep a job from starting.
-    pub fn used_by_others(&self, job: &Job) -> Option<String> {
+    pub(crate) fn used_by_others(&self, job: &Job) -> Option<String> {
         let in_use =
             |choice: Choice| self.gpus_in_use(&choice).or_else(|| self.cpus_in_use(&choice));
         Choice::all(job, self.config()).find_map(in_use)
     }
 
     /// Returns the first of [`Self::gates_in`].
-    pub fn gate_in(&self, choice: &Choice, now: Timestamp) -> Option<Reason> {
+    pub(crate) fn gate_in(&self, choice: &Choice, now: Timestamp) -> Option<Reason> {
         self.gates_in(choice, now).next()
     }
 }

@@ -4,8 +4,8 @@
 //! once, as in Slurm. Among suitable GPUs the one with the most free comes first, and among equals
 //! the one with the lowest number.
 
-use crate::model::gpu::{Gpu, GpuShare};
-use crate::model::partition::Host;
+use slotd_model::gpu::{Gpu, GpuShare};
+use slotd_model::partition::Host;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -22,7 +22,7 @@ pub struct GpuWant<'a> {
 
 /// The usage of a GPU by processes outside jobs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Elsewhere {
+pub(crate) struct Elsewhere {
     pub mem_mb: u64,
     /// No job gets the GPU, however small the usage is.
     pub is_avoided: bool,
@@ -95,7 +95,7 @@ impl PooledGpu {
 
 /// Returns whether a GPU is of the model that a user named (`a100` for `nvidia_a100-sxm4-80gb`). A
 /// GPU of unknown model (`SLOTD_GPU_COUNT`) matches any name, since nothing rules it out.
-pub fn is_model(gpu: &Gpu, wanted: &str) -> bool {
+pub(crate) fn is_model(gpu: &Gpu, wanted: &str) -> bool {
     match &gpu.model {
         Some(model) => model.to_ascii_lowercase().contains(&wanted.to_ascii_lowercase()),
         None => true,
@@ -152,7 +152,7 @@ impl GpuPool {
             .map(|(id, gpu)| (*id, gpu.elsewhere.mem_mb))
     }
 
-    pub fn set_elsewhere(&mut self, elsewhere: &BTreeMap<u32, Elsewhere>) {
+    pub(crate) fn set_elsewhere(&mut self, elsewhere: &BTreeMap<u32, Elsewhere>) {
         for (id, gpu) in &mut self.0 {
             gpu.elsewhere = elsewhere.get(id).copied().unwrap_or_default();
         }
@@ -160,7 +160,7 @@ impl GpuPool {
 
     /// Picks GPUs for `want`, ascending, among those that are free here and in `others`; `None` if
     /// there are too few. GPUs that are not free in `beside` come first.
-    pub fn pick(
+    pub(crate) fn pick(
         &self,
         want: &GpuWant,
         others: &[&GpuPool],
@@ -225,7 +225,7 @@ impl GpuPool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sched::testing::host;
+    use crate::testing::host;
 
     /// Returns a host with four GPUs of these sizes, each with four shards.
     fn shared_host(sizes: [u64; 4]) -> Host {

@@ -9,10 +9,10 @@
 use super::Resources;
 use super::gpu_pool::{Elsewhere, GpuWant};
 use super::readings::Readings;
-use crate::model::gpu::{GpuReading, GpuShare};
-use crate::model::tres::Allocation;
-use crate::model::{Job, JobId, Timestamp};
-use crate::sched::choice::Choice;
+use crate::choice::Choice;
+use slotd_model::gpu::{GpuReading, GpuShare};
+use slotd_model::tres::Allocation;
+use slotd_model::{Job, JobId, Timestamp};
 use std::collections::BTreeMap;
 
 /// The longest pause between readings while jobs hold GPUs. The pause grows with the age of the
@@ -21,7 +21,7 @@ const LONGEST_PAUSE_SECS: u64 = 10;
 
 /// The latest readings, and the request for the next ones.
 #[derive(Debug, Clone, Default)]
-pub struct GpuUse {
+pub(crate) struct GpuUse {
     pub readings: Readings,
     found: Vec<GpuReading>,
 }
@@ -50,12 +50,12 @@ impl Resources {
     }
 
     /// Returns whether the start of this job depends on GPU readings.
-    pub fn waits_for_gpu_readings(&self, job: &Job) -> bool {
+    pub(crate) fn waits_for_gpu_readings(&self, job: &Job) -> bool {
         Choice::all(job, &self.config).any(|choice| self.goes_by_readings(&choice.want().gpu))
     }
 
     /// Updates the ledger with the usage by processes outside jobs.
-    pub fn note_elsewhere(&mut self) {
+    pub(crate) fn note_elsewhere(&mut self) {
         let elsewhere = self
             .gpu_use
             .found
@@ -112,7 +112,7 @@ impl Resources {
     }
 
     /// Returns whether the GPUs have to be read before a job with this want may start.
-    pub fn lacks_gpu_reading(&self, want: &GpuWant, now: Timestamp) -> bool {
+    pub(crate) fn lacks_gpu_reading(&self, want: &GpuWant, now: Timestamp) -> bool {
         self.goes_by_readings(want) && !self.gpu_use.readings.is_fresh(now)
     }
 
@@ -133,13 +133,13 @@ impl Resources {
     }
 
     /// Returns whether a job waits until the GPUs are known.
-    pub fn awaits_gpus(&self, choice: &Choice) -> bool {
+    pub(crate) fn awaits_gpus(&self, choice: &Choice) -> bool {
         self.unknown_gpus(choice).is_some()
     }
 
     /// Returns whether the job holds a GPU that is recorded by number alone, while the host's GPUs
     /// have UUIDs. Another daemon assigned the number, which may now belong to any of them.
-    pub fn holds_unknown_gpu(&self, id: JobId) -> bool {
+    pub(crate) fn holds_unknown_gpu(&self, id: JobId) -> bool {
         self.ledger.held(id).is_some_and(|part| self.has_unknown_gpu(&part.alloc))
     }
 
@@ -154,7 +154,7 @@ impl Resources {
 
     /// Describes why a job cannot start in a partition although no other job has the GPUs that it
     /// needs.
-    pub fn gpus_in_use(&self, choice: &Choice) -> Option<String> {
+    pub(crate) fn gpus_in_use(&self, choice: &Choice) -> Option<String> {
         if let Some(why) = self.unknown_gpus(choice) {
             return Some(why);
         }
@@ -176,7 +176,7 @@ impl Resources {
 
     /// Returns the time of the next periodic reading of the GPUs, if one is needed. `youngest`: the
     /// latest start of a running job with GPUs.
-    pub fn next_gpu_reading(&self, youngest: Option<Timestamp>) -> Option<Timestamp> {
+    pub(crate) fn next_gpu_reading(&self, youngest: Option<Timestamp>) -> Option<Timestamp> {
         let readings = &self.gpu_use.readings;
         if !self.config.reads_gpus || readings.is_asked_for() {
             return None;

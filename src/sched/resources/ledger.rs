@@ -6,8 +6,8 @@
 
 use super::capacity::{Capacity, Part};
 use super::gpu_pool::Elsewhere;
-use crate::model::{JobId, Tres};
-use crate::sched::types::Config;
+use crate::types::Config;
+use slotd_model::{JobId, Tres};
 use std::collections::BTreeMap;
 
 #[derive(Debug, Clone, PartialEq)]
@@ -46,7 +46,7 @@ impl Ledger {
     }
 
     /// Returns the resources that would be free on the empty host with nothing drained.
-    pub fn undrained(&self) -> &Capacity {
+    pub(crate) fn undrained(&self) -> &Capacity {
         &self.undrained
     }
 
@@ -71,18 +71,18 @@ impl Ledger {
     }
 
     /// Records the usage of the GPUs by processes outside jobs.
-    pub fn set_elsewhere(&mut self, elsewhere: &BTreeMap<u32, Elsewhere>) {
+    pub(crate) fn set_elsewhere(&mut self, elsewhere: &BTreeMap<u32, Elsewhere>) {
         self.capacity.gpus.set_elsewhere(elsewhere);
     }
 
     /// Returns the CPUs that would be free without any job, or `None` if all would.
-    pub fn without_jobs(&self) -> Option<&Capacity> {
+    pub(crate) fn without_jobs(&self) -> Option<&Capacity> {
         self.without_jobs.as_ref()
     }
 
     /// Marks `count` CPUs as used by processes outside jobs: those with the fewest jobs, and among
     /// them those listed first in `busy`.
-    pub fn set_cpus_elsewhere(&mut self, count: u32, busy: &[u32]) {
+    pub(crate) fn set_cpus_elsewhere(&mut self, count: u32, busy: &[u32]) {
         self.capacity.set_cpus_elsewhere(count, busy);
         self.without_jobs = (count > 0).then(|| {
             let mut capacity = self.whole.clone();

@@ -3,8 +3,8 @@
 //!
 //! A job at its limit waits, holds no reservation, and keeps no other job from starting.
 
-use crate::model::limit::Limit;
-use crate::model::{JobRequest, Reason};
+use slotd_model::limit::Limit;
+use slotd_model::{JobRequest, Reason};
 use std::sync::Arc;
 
 /// A set of the configured limits, by index.
@@ -55,23 +55,23 @@ pub struct Reached<'a> {
 
 /// The limits and their usage.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub struct Limits {
+pub(crate) struct Limits {
     limits: Arc<[Limit]>,
     used: Vec<Load>,
 }
 
 impl Limits {
-    pub fn new(limits: &[Limit]) -> Self {
+    pub(crate) fn new(limits: &[Limit]) -> Self {
         Limits { limits: limits.into(), used: vec![Load::default(); limits.len()] }
     }
 
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.limits.is_empty()
     }
 
     /// Returns the first of these limits that one more job with `cpus` CPUs would exceed, and the
     /// reason.
-    pub fn reached(&self, set: LimitSet, cpus: u32) -> Option<Reached<'_>> {
+    pub(crate) fn reached(&self, set: LimitSet, cpus: u32) -> Option<Reached<'_>> {
         set.iter().filter_map(|at| Some((self.limits.get(at)?, self.used.get(at)?))).find_map(
             |(limit, used)| {
                 let has_jobs = limit.jobs.is_some_and(|most| used.jobs >= most);
@@ -88,11 +88,11 @@ impl Limits {
         )
     }
 
-    pub fn take(&mut self, set: LimitSet, cpus: u32) {
+    pub(crate) fn take(&mut self, set: LimitSet, cpus: u32) {
         self.change(set, |used| Load { jobs: used.jobs + 1, cpus: used.cpus.saturating_add(cpus) });
     }
 
-    pub fn give(&mut self, set: LimitSet, cpus: u32) {
+    pub(crate) fn give(&mut self, set: LimitSet, cpus: u32) {
         self.change(set, |used| Load {
             jobs: used.jobs.saturating_sub(1),
             cpus: used.cpus.saturating_sub(cpus),

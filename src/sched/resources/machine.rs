@@ -1,8 +1,8 @@
 //! The share of the machine that jobs may use.
 
 use super::cpu_pick::count_out;
-use crate::model::partition::Host;
-use crate::parse::capacity::Capacity;
+use slotd_model::partition::Host;
+use slotd_parse::capacity::Capacity;
 
 /// The share of the machine's CPUs and memory (MB) that jobs may use. `None`: all.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

@@ -1,11 +1,11 @@
 //! The processes that manage the steps of their jobs themselves, and the parts out of use that
 //! their steps leave unused until there is a replacement.
 
-use crate::model::job::ClientProcess;
-use crate::model::node::NodeParts;
-use crate::model::resize::PartChange;
-use crate::model::{JobId, StepId};
-use crate::sched::types::{Cx, Effect};
+use crate::types::{Cx, Effect};
+use slotd_model::job::ClientProcess;
+use slotd_model::node::NodeParts;
+use slotd_model::resize::PartChange;
+use slotd_model::{JobId, StepId};
 use std::collections::BTreeMap;
 
 #[derive(Debug, Clone, Default)]
@@ -49,23 +49,23 @@ impl Managers {
         self.spares.remove(&job);
     }
 
-    pub fn set_spare(&mut self, job: JobId, spare: NodeParts) {
+    pub(crate) fn set_spare(&mut self, job: JobId, spare: NodeParts) {
         self.spares.remove(&job);
         self.add_spare(job, &spare);
     }
 
-    pub fn add_spare(&mut self, job: JobId, spare: &NodeParts) {
+    pub(crate) fn add_spare(&mut self, job: JobId, spare: &NodeParts) {
         if !spare.is_empty() {
             self.spares.entry(job).or_default().add(spare);
         }
     }
 
-    pub fn take_spares(&mut self) -> BTreeMap<JobId, NodeParts> {
+    pub(crate) fn take_spares(&mut self) -> BTreeMap<JobId, NodeParts> {
         std::mem::take(&mut self.spares)
     }
 
     /// Drops the spare parts that have returned.
-    pub fn keep_spares_within(&mut self, out: &NodeParts) {
+    pub(crate) fn keep_spares_within(&mut self, out: &NodeParts) {
         self.spares.values_mut().for_each(|spare| *spare = spare.within(out));
         self.spares.retain(|_, spare| !spare.is_empty());
     }

@@ -5,8 +5,8 @@
 //! successful launch ends the drain. A job that keeps hitting faults while others launch is held,
 //! so that no job can keep the node drained.
 
-use crate::model::node::{Drains, LaunchAtDeath, NodeParts, NodeReason, Outage};
-use crate::model::{ExitRecord, JobId, StepKey, Timestamp};
+use slotd_model::node::{Drains, LaunchAtDeath, NodeParts, NodeReason, Outage};
+use slotd_model::{ExitRecord, JobId, StepKey, Timestamp};
 use std::collections::BTreeSet;
 
 /// The initial and the longest pause between two tries. The pause doubles up to the longest.
@@ -15,7 +15,7 @@ const LONGEST_PAUSE_SECS: u64 = 60;
 
 /// After this many deaths of the daemon during its launch, a job is held and a step fails. A single
 /// death may be chance (a kill, a power cut).
-pub const MAX_DEATHS: u32 = 2;
+pub(crate) const MAX_DEATHS: u32 = 2;
 
 /// A problem, and when it began.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -78,12 +78,12 @@ struct UnusableCgroups {
 }
 
 impl Node {
-    pub fn takes_starts(&self) -> bool {
+    pub(crate) fn takes_starts(&self) -> bool {
         self.start_trouble().is_none()
     }
 
     /// Returns why the node starts no jobs, or `None` if it does.
-    pub fn start_trouble(&self) -> Option<&Trouble> {
+    pub(crate) fn start_trouble(&self) -> Option<&Trouble> {
         let failing = self.launches.as_ref().map(|failing| &failing.trouble);
         self.store
             .as_ref()
@@ -170,7 +170,7 @@ impl Node {
             .is_some_and(|cgroups| cgroups.next.take_if(|next| *next <= now).is_some())
     }
 
-    pub fn next_cgroup_check(&self) -> Option<Timestamp> {
+    pub(crate) fn next_cgroup_check(&self) -> Option<Timestamp> {
         self.cgroups.as_ref()?.next
     }
 
@@ -180,7 +180,7 @@ impl Node {
     }
 
     /// Starts no more jobs, because the host is shutting down.
-    pub fn goes_down(&mut self, now: Timestamp) {
+    pub(crate) fn goes_down(&mut self, now: Timestamp) {
         let text = "the host is shutting down".to_owned();
         self.goes_down = Some(Trouble { text, since: now, by: None });
     }
@@ -205,24 +205,24 @@ impl Node {
     }
 
     /// Returns whether this launch was in progress when the last daemon died. True only once.
-    pub fn take_launch_at_death(&mut self, key: StepKey) -> bool {
+    pub(crate) fn take_launch_at_death(&mut self, key: StepKey) -> bool {
         self.launched_at_death.take_if(|at_death| at_death.step == key).is_some()
     }
 
     /// Returns when the next job is tried on a drained node, if only time is missing.
-    pub fn next_probe(&self) -> Option<Timestamp> {
+    pub(crate) fn next_probe(&self) -> Option<Timestamp> {
         let failing = self.launches.as_ref().filter(|failing| !failing.waits_for_room)?;
         self.may_probe().then_some(failing.next)
     }
 
     /// Returns the jobs and arrays whose launch failed, if it is time to try a job.
-    pub fn due_probe(&self, now: Timestamp) -> Option<&BTreeSet<JobId>> {
+    pub(crate) fn due_probe(&self, now: Timestamp) -> Option<&BTreeSet<JobId>> {
         let failing = self.launches.as_ref().filter(|failing| failing.next <= now)?;
         self.may_probe().then_some(&failing.failed)
     }
 
     /// Records the job that is tried, or `None` if none could start.
-    pub fn note_probe(&mut self, probe: Option<JobId>, now: Timestamp) {
+    pub(crate) fn note_probe(&mut self, probe: Option<JobId>, now: Timestamp) {
         let Some(failing) = &mut self.launches else { return };
         // If none could start, the end of a job triggers a round, and with it a try.
         failing.waits_for_room = probe.is_none();
@@ -260,7 +260,7 @@ impl Node {
         self.found.iter().map(|trouble| trouble.text.clone()).collect()
     }
 
-    pub fn set_losses(&mut self, losses: Vec<String>, now: Timestamp) {
+    pub(crate) fn set_losses(&mut self, losses: Vec<String>, now: Timestamp) {
         let known = std::mem::take(&mut self.found);
         let since = |text: &str| {
             known.iter().find(|trouble| trouble.text == text).map_or(now, |trouble| trouble.since)

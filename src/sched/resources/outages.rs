@@ -1,10 +1,10 @@
 //! Parts of the host that no job gets: drained by the owner, or missing.
 
 use super::Resources;
-use crate::model::gpu::Gpu;
-use crate::model::node::{NodeParts, ranges};
-use crate::model::partition::Host;
-use crate::model::{JobId, Refusal, Timestamp};
+use slotd_model::gpu::Gpu;
+use slotd_model::node::{NodeParts, ranges};
+use slotd_model::partition::Host;
+use slotd_model::{JobId, Refusal, Timestamp};
 
 impl Resources {
     /// Fails if `parts` includes parts that the host does not have.
@@ -20,7 +20,7 @@ impl Resources {
     }
 
     /// Returns the parts that no job gets: those that are drained, and those that are missing.
-    pub fn all_out(&self) -> NodeParts {
+    pub(crate) fn all_out(&self) -> NodeParts {
         let Host { lost_cpus, drained, .. } = self.host();
         let mut out = drained.clone();
         out.gpus.extend(missing_gpus(self.host()).map(|gpu| gpu.id));
@@ -40,13 +40,13 @@ impl Resources {
     }
 
     /// Records missing hardware.
-    pub fn note_losses(&mut self, now: Timestamp) {
+    pub(crate) fn note_losses(&mut self, now: Timestamp) {
         self.node.set_losses(losses(&self.config.host), now);
     }
 
     /// Records that running jobs are notified of the parts out of use now. Returns the previously
     /// announced parts and the current ones.
-    pub fn announce_outages(&mut self) -> (NodeParts, NodeParts) {
+    pub(crate) fn announce_outages(&mut self) -> (NodeParts, NodeParts) {
         let out = self.all_out();
         (self.node.announce(out.clone()), out)
     }

@@ -2,7 +2,7 @@
 //! when a job could start because of them, and again after a pause while a job waits for them.
 //! Requests made in the meantime share the answer.
 
-use crate::model::{JobId, Timestamp};
+use slotd_model::{JobId, Timestamp};
 use std::collections::BTreeSet;
 
 /// The time for which a reading is valid for decisions.
@@ -12,7 +12,7 @@ const FRESH_SECS: u64 = 2;
 const PAUSE_SECS: u64 = 2;
 
 #[derive(Debug, Clone, Default)]
-pub struct Readings {
+pub(crate) struct Readings {
     last: Option<Timestamp>,
     /// The reason why the last reading failed.
     failure: Option<String>,
@@ -31,19 +31,19 @@ enum Request {
 }
 
 impl Readings {
-    pub fn is_fresh(&self, now: Timestamp) -> bool {
+    pub(crate) fn is_fresh(&self, now: Timestamp) -> bool {
         self.last.is_some_and(|last| last <= now && now <= last.plus_secs(FRESH_SECS))
     }
 
     /// Requests a reading.
-    pub fn want(&mut self) {
+    pub(crate) fn want(&mut self) {
         if self.request == Request::None {
             self.request = Request::Wanted;
         }
     }
 
     /// Returns whether a reading has to be taken. True once per request.
-    pub fn take_request(&mut self) -> bool {
+    pub(crate) fn take_request(&mut self) -> bool {
         let is_wanted = self.request == Request::Wanted;
         if is_wanted {
             self.request = Request::Made;
@@ -51,25 +51,25 @@ impl Readings {
         is_wanted
     }
 
-    pub fn answered(&mut self, failure: Option<String>, now: Timestamp) {
+    pub(crate) fn answered(&mut self, failure: Option<String>, now: Timestamp) {
         (self.request, self.last, self.failure) = (Request::None, Some(now), failure);
     }
 
-    pub fn failure(&self) -> Option<&str> {
+    pub(crate) fn failure(&self) -> Option<&str> {
         self.failure.as_deref()
     }
 
-    pub fn last(&self) -> Option<Timestamp> {
+    pub(crate) fn last(&self) -> Option<Timestamp> {
         self.last
     }
 
     /// Returns whether a reading was requested and not yet answered.
-    pub fn is_asked_for(&self) -> bool {
+    pub(crate) fn is_asked_for(&self) -> bool {
         self.request != Request::None
     }
 
     /// Records whether a pending job waits for resources that processes outside jobs use.
-    pub fn note_wait(&mut self, id: JobId, waits: bool) {
+    pub(crate) fn note_wait(&mut self, id: JobId, waits: bool) {
         if waits {
             self.waiting.insert(id);
         } else {
@@ -77,12 +77,12 @@ impl Readings {
         }
     }
 
-    pub fn has_waiting(&self) -> bool {
+    pub(crate) fn has_waiting(&self) -> bool {
         !self.waiting.is_empty()
     }
 
     /// Returns when to read again for the waiting jobs.
-    pub fn after_pause(&self) -> Timestamp {
+    pub(crate) fn after_pause(&self) -> Timestamp {
         self.last.unwrap_or_default().plus_secs(PAUSE_SECS)
     }
 }

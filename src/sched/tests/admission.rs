@@ -1,8 +1,8 @@
 //! Sizes of accepted jobs, and refused submissions.
 
 use super::*;
-use crate::model::change::LaunchTexts;
-use crate::model::refusal::Place;
+use slotd_model::change::LaunchTexts;
+use slotd_model::refusal::Place;
 
 #[test]
 fn unknown_cpu_numbers_are_refused() {
@@ -294,7 +294,7 @@ fn texts_longer_than_slurm_accepts_are_refused_with_their_length() {
         ("std_out".to_owned(), 4097, 4096)
     );
     let features =
-        crate::parse::constraint::parse("cpu&".repeat(300).trim_end_matches('&')).unwrap();
+        slotd_parse::constraint::parse("cpu&".repeat(300).trim_end_matches('&')).unwrap();
     assert_eq!(
         refused(&mut d, ask().with(|r| r.constraint = Some(features.clone()))),
         ("constraint".to_owned(), 1199, 1024)

@@ -1,8 +1,8 @@
 //! Job arrays.
 
 use super::*;
-use crate::model::array::TaskSet;
-use crate::model::job::ClientProcess;
+use slotd_model::array::TaskSet;
+use slotd_model::job::ClientProcess;
 
 #[test]
 fn a_pending_array_is_one_record_and_its_last_task_has_its_id() {

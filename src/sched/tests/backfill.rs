@@ -1,7 +1,7 @@
 //! Allocated CPUs and GPUs, reservations, jobs that pass others, and the forecast.
 
 use super::*;
-use crate::model::dependency::DependencyKind;
+use slotd_model::dependency::DependencyKind;
 
 #[test]
 fn cpus_and_gpus_are_allocated_lowest_first_and_freed() {

@@ -1,7 +1,7 @@
 //! Jobs that name several partitions.
 
 use super::*;
-use crate::model::partition::{Hours, PartitionState};
+use slotd_model::partition::{Hours, PartitionState};
 
 /// Returns two partitions with three CPUs, one of them shared.
 fn overlapping() -> [Partition; 2] {

@@ -1,7 +1,7 @@
 //! Hold, requeue, suspend, signal.
 
 use super::*;
-use crate::model::query::JobQuery;
+use slotd_model::query::JobQuery;
 
 #[test]
 fn a_held_job_stays_pending_until_it_is_released() {

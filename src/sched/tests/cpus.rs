@@ -1,8 +1,8 @@
 //! CPU usage by processes outside jobs, and the jobs that start depending on it.
 
 use super::*;
-use crate::model::cpu_use::{CpuReading, CpusElsewhere};
-use crate::model::update::Update;
+use slotd_model::cpu_use::{CpuReading, CpusElsewhere};
+use slotd_model::update::Update;
 
 /// Creates a host with four CPUs that allocates no CPUs used by processes outside jobs.
 fn shared() -> Double {
@@ -64,7 +64,7 @@ fn a_job_gets_the_cpus_that_it_names_and_waits_until_they_are_free() {
 fn named_cpus_come_before_unused_ones() {
     // Each CPU may be shared, and the partition may use two.
     let mut d = Double::with(|config| {
-        config.partitions[0].over_subscribe = crate::model::partition::OverSubscribe::Force(2);
+        config.partitions[0].over_subscribe = slotd_model::partition::OverSubscribe::Force(2);
         config.partitions[0].max_cpus = Some(2);
     });
     for (cpus, expected) in [(&[3][..], vec![3]), (&[], vec![0]), (&[3], vec![3]), (&[1], vec![])] {
@@ -175,7 +175,7 @@ fn usage_is_read_again_while_it_alone_blocks_a_job() {
 fn processes_outside_jobs_use_up_the_kept_back_cpus_first() {
     let mut d = Double::with(|config| {
         config.avoids_used_cpus = true;
-        config.host.topology = crate::model::topology::Topology::uniform(1, 4, 1);
+        config.host.topology = uniform(1, 4, 1);
         config.host.cpu_ids = vec![0, 1, 2];
     });
     let all = d.submit(ask().cpus(3));

@@ -1,7 +1,7 @@
 //! Readings of the GPUs, and the jobs that start depending on them.
 
 use super::*;
-use crate::model::gpu::{GpuProcess, GpuReading, GpuShare};
+use slotd_model::gpu::{GpuProcess, GpuReading, GpuShare};
 
 /// Creates a host with two GPUs of 100 MB and readable usage.
 fn lab(avoids_used_gpus: bool) -> Double {
@@ -191,7 +191,7 @@ fn only_jobs_with_gpus_wait_for_the_detection() {
     d.started();
     let gpus = d.core.config().host.gpus.clone();
     // As after a restart: the previous daemon's GPUs are known, but not detected yet.
-    let set = |d: &mut Double, change: &dyn Fn(&mut crate::model::partition::Host)| {
+    let set = |d: &mut Double, change: &dyn Fn(&mut slotd_model::partition::Host)| {
         d.act(|core, cx| {
             let (mut host, partitions) =
                 (core.config().host.clone(), core.config().all_partitions.clone());

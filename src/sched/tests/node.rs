@@ -1,7 +1,7 @@
 //! A host that cannot start processes, and a job whose launch kills the daemon.
 
 use super::*;
-use crate::model::node::{HostFault, LaunchAtDeath};
+use slotd_model::node::{HostFault, LaunchAtDeath};
 
 /// Fails the launch of this job because of a full disk.
 fn fails(d: &mut Double, id: JobId) {

@@ -1,8 +1,8 @@
 //! Notifications, and the counters stored so that each is sent once.
 
 use super::*;
-use crate::model::mail::MailKind;
-use crate::model::notice::{Audience, Channel, Event, Events};
+use slotd_model::mail::MailKind;
+use slotd_model::notice::{Audience, Channel, Event, Events};
 
 fn audience(events: &[Event]) -> Audience {
     let command = events.iter().fold(Events::NONE, |all, event| all.with(*event));

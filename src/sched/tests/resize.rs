@@ -1,12 +1,12 @@
 //! Running jobs that grow and shrink.
 
 use super::*;
-use crate::model::limit::Limit;
-use crate::model::node::{Drains, NodeParts, NodeReason, Outage};
-use crate::model::resize::{GivenBack, ManagersPart, PartChange};
-use crate::model::step::Step;
-use crate::model::time::Timestamp;
-use crate::model::tres::{Allocation, Usage};
+use slotd_model::limit::Limit;
+use slotd_model::node::{Drains, NodeParts, NodeReason, Outage};
+use slotd_model::resize::{GivenBack, ManagersPart, PartChange};
+use slotd_model::step::Step;
+use slotd_model::time::Timestamp;
+use slotd_model::tres::{Allocation, Usage};
 
 fn resize(d: &mut Double, id: JobId, keys: &[Update]) -> Result<(), Refusal> {
     d.act(|core, cx| core.update(&JobRef::job(id), keys, &[], cx)).map(drop)
@@ -138,7 +138,7 @@ fn a_refusal_to_grow_reports_the_free_resources() {
 #[test]
 fn impossible_sizes_are_refused() {
     let mut d = Double::with(|config| {
-        config.partitions[1].over_subscribe = crate::model::partition::OverSubscribe::Force(2);
+        config.partitions[1].over_subscribe = slotd_model::partition::OverSubscribe::Force(2);
         config.partitions[1].is_gpu = false;
         config.limits =
             vec![Limit { account: Some("few".to_owned()), cpus: Some(2), ..Limit::default() }];

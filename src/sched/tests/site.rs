@@ -2,12 +2,12 @@
 //! drained nodes.
 
 use super::*;
-use crate::model::limit::Limit;
-use crate::model::node::{Drains, NodeParts, NodeReason, Outage};
-use crate::model::partition::{Hours, Machine, OverSubscribe, PartitionState};
-use crate::model::topology::Topology;
-use crate::parse::capacity::Capacity;
-use crate::sched::Capacities;
+use crate::Capacities;
+use slotd_model::limit::Limit;
+use slotd_model::node::{Drains, NodeParts, NodeReason, Outage};
+use slotd_model::partition::{Hours, Machine, OverSubscribe, PartitionState};
+use slotd_model::topology::Topology;
+use slotd_parse::capacity::Capacity;
 
 /// Creates a host with four CPUs, 1000 MB, two GPUs and these partitions.
 fn divided(partitions: impl IntoIterator<Item = Partition>) -> Double {
@@ -361,7 +361,7 @@ fn unknown_parts_are_refused_with_the_existing_ones() {
 
 /// Reports that the machine now has these of its four CPUs, and this much memory.
 fn sees(d: &mut Double, cpus: &[u32], mem_mb: u64) {
-    let places = Topology::uniform(1, 4, 1)
+    let places = uniform(1, 4, 1)
         .places()
         .iter()
         .filter(|place| cpus.contains(&place.cpu))

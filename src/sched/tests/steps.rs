@@ -1,7 +1,7 @@
 //! Steps inside an allocation.
 
 use super::*;
-use crate::model::node::{Drains, NodeParts, NodeReason, Outage};
+use slotd_model::node::{Drains, NodeParts, NodeReason, Outage};
 
 #[test]
 fn a_job_that_reached_its_limit_is_a_timeout_regardless_of_its_exit() {

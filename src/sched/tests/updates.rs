@@ -1,8 +1,8 @@
 //! `scontrol update`.
 
 use super::*;
-use crate::model::batch_tasks::ScriptTasks;
-use crate::model::request::KeptText;
+use slotd_model::batch_tasks::ScriptTasks;
+use slotd_model::request::KeptText;
 
 /// Returns the refusal of an unknown partition.
 fn unknown(name: &str) -> Refusal {

@@ -1,8 +1,8 @@
 //! Everything that keeps a job from starting, with its figures.
 
 use super::*;
-use crate::model::limit::Limit;
-use crate::model::why::{Blocker, Holder, Shortage, Standing, Until, What};
+use slotd_model::limit::Limit;
+use slotd_model::why::{Blocker, Holder, Shortage, Standing, Until, What};
 
 fn blockers(d: &Double, id: JobId) -> Vec<Blocker> {
     let mut view = d.core.view(id, d.now).unwrap();

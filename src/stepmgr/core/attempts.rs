@@ -1,9 +1,9 @@
 //! Attempts to run a step: start, time limit, end and retry.
 
 use super::{Core, Due, Effect, Halt, Phase, SIGTERM, StepOutcome};
-use crate::model::tres::Allocation;
-use crate::model::{End, ExitCode, Outcome};
-use crate::stepmgr::def::Warning;
+use crate::def::Warning;
+use slotd_model::tres::Allocation;
+use slotd_model::{End, ExitCode, Outcome};
 use std::time::Duration;
 
 const SIGKILL: i32 = 9;

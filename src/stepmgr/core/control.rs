@@ -1,7 +1,7 @@
 //! User actions on steps.
 
 use super::{Core, Due, Effect, Halt, Phase, StepOutcome, Stopped, shape_of};
-use crate::model::ExitCode;
+use slotd_model::ExitCode;
 use std::time::Duration;
 
 const SIGKILL: i32 = 9;

@@ -2,7 +2,7 @@
 
 use super::tests::{cpus, secs};
 use super::*;
-use crate::stepmgr::def::{After, Ask, Retry, Wanted};
+use crate::def::{After, Ask, Retry, Wanted};
 use proptest::prelude::*;
 
 /// CPUs, priority, retries, and dependencies: an earlier step and how it has to end.

@@ -1,8 +1,8 @@
 //! Scenarios for the manager, with their steps written in TOML.
 
 use super::*;
-use crate::model::Tres;
-use crate::stepmgr::language::{Form, parse};
+use crate::language::{Form, parse};
+use slotd_model::Tres;
 
 pub(super) fn cpus(count: u32) -> Allocation {
     let tres = Tres { cpus: count, mem_mb: 1000, ..Tres::ZERO };

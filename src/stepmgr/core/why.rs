@@ -1,7 +1,7 @@
 //! The state of each step, and why it is waiting.
 
 use super::{Core, Entry, Halt, Phase, shape_of};
-use crate::stepmgr::ready::Fit;
+use crate::ready::Fit;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 

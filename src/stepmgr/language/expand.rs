@@ -3,11 +3,9 @@
 use super::foreach::{Braces, Row, check_braces, fill, rows};
 use super::spec::{RetrySpec, Scalar, StepSpec, Words};
 use super::text::{Fault, ReadFile, Wrong};
-use crate::parse::error::shown;
-use crate::parse::{mem, signal, suggest, time};
-use crate::stepmgr::def::{
-    After, Ask, Command, OnFailure, Retry, Settings, StepDef, Wanted, Warning,
-};
+use crate::def::{After, Ask, Command, OnFailure, Retry, Settings, StepDef, Wanted, Warning};
+use slotd_parse::error::shown;
+use slotd_parse::{mem, signal, suggest, time};
 use std::collections::HashSet;
 use std::str::FromStr;
 use std::sync::Arc;

@@ -3,10 +3,10 @@
 
 use super::spec::Scalar;
 use super::text::{ReadFile, Wrong, strip_bom};
-use crate::model::array::MAX_TASK_ID;
-use crate::parse::{array, suggest};
 use serde::de::{self, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
+use slotd_model::array::MAX_TASK_ID;
+use slotd_parse::{array, suggest};
 use std::collections::BTreeMap;
 use std::fmt;
 
@@ -14,7 +14,7 @@ use std::fmt;
 const MOST: usize = 4_000_000;
 
 /// The values by name. The last name varies fastest.
-pub type Foreach = BTreeMap<String, Values>;
+pub(crate) type Foreach = BTreeMap<String, Values>;
 
 /// The source of a name's values.
 #[derive(Debug, Clone, PartialEq)]
@@ -82,14 +82,14 @@ impl<'de> Deserialize<'de> for Values {
 }
 
 /// One combination: each name with its value.
-pub type Row = Vec<(String, String)>;
+pub(crate) type Row = Vec<(String, String)>;
 
 /// Returns all combinations.
 ///
 /// # Errors
 /// Fails if a file cannot be read, a range is invalid, a list is empty, or there are too many
 /// combinations.
-pub fn rows(foreach: &Foreach, read: ReadFile) -> Result<Vec<Row>, Wrong> {
+pub(crate) fn rows(foreach: &Foreach, read: ReadFile) -> Result<Vec<Row>, Wrong> {
     let mut all: Vec<Row> = vec![Vec::new()];
     for (name, values) in foreach {
         let of_name = rows_of(name, values, read)?;
@@ -174,7 +174,7 @@ fn csv_rows(name: &str, file: &str, text: &str) -> Result<Vec<Row>, Wrong> {
 
 /// How to treat braces that name no `foreach` value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Braces {
+pub(crate) enum Braces {
     /// An error: nothing else interprets braces in this value.
     Wrong,
     /// They belong to the shell, awk and the like. A name close to a foreach name is still taken
@@ -186,7 +186,7 @@ pub enum Braces {
 ///
 /// # Errors
 /// Fails at the first such braces.
-pub fn check_braces(
+pub(crate) fn check_braces(
     key: &'static str,
     text: &str,
     known: &[&str],
@@ -205,7 +205,7 @@ pub fn check_braces(
         if braces == Braces::Shell && of_row.is_none() && !is_near() {
             continue;
         }
-        let shown = format!("{{{}}}", crate::parse::error::shown(word));
+        let shown = format!("{{{}}}", slotd_parse::error::shown(word));
         let text = format!("{key}: unknown placeholder {shown}");
         let mut hint = match known {
             [] => "this step has no foreach: add one, or remove the braces".to_owned(),
@@ -220,7 +220,7 @@ pub fn check_braces(
 }
 
 /// Replaces each `{name}` with its value. Other braces stay as they are, for the shell or awk.
-pub fn fill(text: &str, row: &[(String, String)]) -> String {
+pub(crate) fn fill(text: &str, row: &[(String, String)]) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
     while let Some((before, after)) = rest.split_once('{') {

@@ -32,7 +32,7 @@ impl fmt::Display for Fault {
 
 /// An error in a value, without its position.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Wrong {
+pub(crate) struct Wrong {
     /// The key at fault, or empty.
     pub key: &'static str,
     pub text: String,

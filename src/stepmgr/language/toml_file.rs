@@ -4,8 +4,8 @@ use super::expand::Expander;
 use super::spec::StepSpec;
 use super::text::{Fault, Wrong};
 use super::words::in_words;
-use crate::parse::error::shown;
 use serde::Deserialize;
+use slotd_parse::error::shown;
 use toml::Spanned;
 
 #[derive(Deserialize)]
@@ -21,7 +21,7 @@ struct Document {
 ///
 /// # Errors
 /// Fails if the text is not valid TOML, has unknown keys, or a value is invalid.
-pub fn parse(text: &str, expander: &mut Expander) -> Result<(), Fault> {
+pub(crate) fn parse(text: &str, expander: &mut Expander) -> Result<(), Fault> {
     let document: Document = toml::from_str(text).map_err(|error| {
         let (message, hint) = in_words(error.message(), "a table");
         let line = error.span().map_or(0, |span| line_at(text, span.start));

@@ -1,6 +1,6 @@
 //! Rewords errors of the JSON and TOML parsers for people who write steps.
 
-use crate::parse::suggest;
+use slotd_parse::suggest;
 
 /// Rewords a serde error, with a hint if there is one. `table` is the format's word for a group of
 /// keys and values: a table or an object.
@@ -89,7 +89,7 @@ fn syntax(message: &str) -> Option<&'static str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::stepmgr::language::spec::StepSpec;
+    use crate::language::spec::StepSpec;
 
     #[test]
     fn json_errors_are_reworded() {

@@ -1,15 +1,15 @@
 //! Requests from clients of the socket, and steps from standard input.
 
 use super::Shell;
-use crate::model::ExitCode;
-use crate::parse::suggest;
-use crate::stepmgr::api::{Ask, Event, Status};
-use crate::stepmgr::core::{Halt, Phase};
-use crate::stepmgr::def::Settings;
-use crate::stepmgr::language::expand::Expander;
-use crate::stepmgr::language::{Fault, Form, in_words, json, parse, strip_bom};
 use crate::stepmgrd::api::Waiting;
 use crate::stepmgrd::run::{NOT_UTF8, fault_of, read_named};
+use slotd_model::ExitCode;
+use slotd_parse::suggest;
+use slotd_stepmgr::api::{Ask, Event, Status};
+use slotd_stepmgr::core::{Halt, Phase};
+use slotd_stepmgr::def::Settings;
+use slotd_stepmgr::language::expand::Expander;
+use slotd_stepmgr::language::{Fault, Form, in_words, json, parse, strip_bom};
 use std::io::{self, Read};
 use std::path::Path;
 use std::sync::Arc;
@@ -120,7 +120,7 @@ impl Shell {
             Form::Json if !line.trim().is_empty() => json::parse_line(line, number, &mut expander)?,
             Form::Json => {}
             Form::Lines | Form::Toml => {
-                crate::stepmgr::language::lines::parse_line(line, number, &mut expander)?
+                slotd_stepmgr::language::lines::parse_line(line, number, &mut expander)?
             }
         }
         let names: Vec<String> = expander.steps.iter().map(|step| step.name.to_string()).collect();
@@ -296,7 +296,7 @@ impl Shell {
         let mut waiting = Waiting { left: Default::default(), worst: ExitCode::OK };
         for step in steps {
             match self.core.entry(step).map(|entry| entry.phase) {
-                Some(Phase::Ended(crate::stepmgr::core::StepOutcome::Ok)) | None => {}
+                Some(Phase::Ended(slotd_stepmgr::core::StepOutcome::Ok)) | None => {}
                 Some(Phase::Ended(_)) => {
                     let exit = self.exits.get(&step).copied().unwrap_or(ExitCode::status(1));
                     waiting.worst = waiting.worst.worse(exit);

@@ -1,15 +1,15 @@
 //! Messages from the daemon.
 
 use super::{LinkEvent, Shell};
-use crate::model::node::NodeParts;
-use crate::model::resize::{ManagersPart, PartChange};
-use crate::model::tres::Usage;
-use crate::model::{Refusal, counted};
-use crate::protocol::answer::Answer;
-use crate::protocol::request::Request;
-use crate::stepmgr::api::{Event, Owed};
-use crate::stepmgr::core::Halt;
-use crate::sys::{proc, system};
+use slotd_model::node::NodeParts;
+use slotd_model::resize::{ManagersPart, PartChange};
+use slotd_model::tres::Usage;
+use slotd_model::{Refusal, counted};
+use slotd_protocol::answer::Answer;
+use slotd_protocol::request::Request;
+use slotd_stepmgr::api::{Event, Owed};
+use slotd_stepmgr::core::Halt;
+use slotd_sys::{proc, system};
 use std::time::Duration;
 
 /// A timer that fires this much too late is very late.

@@ -4,8 +4,8 @@
 //! significant amount of memory of its own, which rules out integrated graphics.
 
 use super::{Depth, Driver, Seen, feature_word};
-use crate::model::gpu::{Gpu, Maker};
-use crate::sys::aside;
+use crate::aside;
+use slotd_model::gpu::{Gpu, Maker};
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};

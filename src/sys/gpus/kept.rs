@@ -1,11 +1,11 @@
 //! Saves the GPU numbers for the next daemon of the same boot, because running jobs use them.
 
 use super::Places;
-use crate::model::BootId;
-use crate::model::gpu::Gpu;
-use crate::sys::clock;
-use crate::sys::files::{self, MOST_SETTINGS};
-use crate::sys::paths::Paths;
+use crate::clock;
+use crate::files::{self, MOST_SETTINGS};
+use crate::paths::Paths;
+use slotd_model::BootId;
+use slotd_model::gpu::Gpu;
 use std::io;
 use std::path::PathBuf;
 

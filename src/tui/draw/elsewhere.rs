@@ -1,14 +1,14 @@
 //! The list of jobs of other clusters.
 
 use super::line;
-use crate::render::text::{cut, pad};
-use crate::render::time::iso;
 use crate::tui::elsewhere::Line;
 use crate::tui::log::shown;
 use crate::tui::state::Screen;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::style::{Color, Style};
+use slotd_render::text::{cut, pad};
+use slotd_render::time::iso;
 
 /// The columns before the command, with their widths.
 const COLUMNS: [(&str, usize); 3] = [("ELSEWHERE", 14), ("STATE", 13), ("SUBMITTED", 19)];

@@ -4,15 +4,15 @@ use super::bars::{self, Segment};
 use super::line;
 use crate::live::link::HOST_WINDOW;
 use crate::live::picture::label;
-use crate::model::host_use::{HostBin, HostUse};
-use crate::model::view::{JobView, NodeView};
-use crate::render::size::{Units, mib};
 use crate::tui::areas::MOST_GPUS;
 use crate::tui::plot::Plot;
 use crate::tui::state::Screen;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::style::Style;
+use slotd_model::host_use::{HostBin, HostUse};
+use slotd_model::view::{JobView, NodeView};
+use slotd_render::size::{Units, mib};
 
 /// The width of the label in front of a bar.
 const NAME: u16 = 5;

@@ -9,11 +9,11 @@ mod rows;
 use super::keys::{self, Spot};
 use super::state::{Screen, Theme, Typing};
 use crate::live::Place;
-use crate::model::JobState;
-use crate::render::tone::Tone;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::style::{Color, Modifier, Style};
+use slotd_model::JobState;
+use slotd_render::tone::Tone;
 
 /// Draws the whole screen if the buffer has the size of the layout, and nothing otherwise.
 pub fn draw(screen: &Screen, to: &mut Buffer) {

@@ -2,7 +2,6 @@
 
 use super::{bars, foot, line, status};
 use crate::live::picture::label;
-use crate::model::series::JobSeries;
 use crate::tui::keys::Spot;
 use crate::tui::log::shown;
 use crate::tui::page::{Page, Part};
@@ -11,6 +10,7 @@ use crate::tui::state::Screen;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::style::Style;
+use slotd_model::series::JobSeries;
 
 pub fn draw(screen: &Screen, to: &mut Buffer) {
     let Some(page) = &screen.page else { return };

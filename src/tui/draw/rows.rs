@@ -2,9 +2,6 @@
 
 use super::{bars, host, line};
 use crate::live::picture::{Place, label};
-use crate::model::view::JobView;
-use crate::model::{End, JobId, JobState, Reason};
-use crate::render::{job as words, seff, text, time};
 use crate::tui::log::shown;
 use crate::tui::order::Sort;
 use crate::tui::pane::{Key, Pane, Row};
@@ -12,6 +9,9 @@ use crate::tui::state::Screen;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::style::Style;
+use slotd_model::view::JobView;
+use slotd_model::{End, JobId, JobState, Reason};
+use slotd_render::{job as words, seff, text, time};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Field {

@@ -2,12 +2,12 @@
 
 use super::*;
 use crate::live::picture::Touched;
-use crate::model::array::ArraySpec;
-use crate::model::view::JobList;
-use crate::model::{End, ExitCode, Reason, TaskSet};
-use crate::render::fixture::{job, now};
 use proptest::collection::vec;
 use proptest::prelude::*;
+use slotd_model::array::ArraySpec;
+use slotd_model::view::JobList;
+use slotd_model::{End, ExitCode, Reason, TaskSet};
+use slotd_render::fixture::{job, now};
 
 /// A record in one of the states that lists distinguish, either alone or in one of two arrays.
 fn record(id: u32, kind: u8) -> JobView {

@@ -7,17 +7,17 @@
 use super::super::super::ask_job_list;
 use super::super::super::sbatch::ENTRY;
 use super::super::remote::existing_journal;
-use crate::CLUSTER;
 use crate::args::error::CliError;
 use crate::args::getopt::{Grammar, Operands, Remaining};
 use crate::clusters::config::Cluster;
 use crate::clusters::journal::{Origin, Record, origin};
-use crate::model::query::JobQuery;
-use crate::model::{JobId, JobRef};
-use crate::parse::directive::directives;
-use crate::parse::error::shown;
-use crate::parse::ids::split_outside_brackets;
-use crate::protocol::request::Request;
+use slotd_model::CLUSTER;
+use slotd_model::query::JobQuery;
+use slotd_model::read::split_outside_brackets;
+use slotd_model::{JobId, JobRef};
+use slotd_parse::directive::directives;
+use slotd_parse::error::shown;
+use slotd_protocol::request::Request;
 
 /// The clusters of a submission and what they may depend on.
 pub struct Dependencies<'a> {

@@ -8,7 +8,7 @@ use crate::clusters::config::Cluster;
 use crate::clusters::link::{Ended, Input, Output};
 use crate::clusters::program::{self, Launch, Start};
 use crate::clusters::token::{self, Action, Answer, Fact, Job, Outcome, Submission};
-use crate::sys::clock;
+use slotd_sys::clock;
 use std::io::{self, Write};
 use std::ops::ControlFlow;
 use std::time::Duration;

@@ -8,7 +8,7 @@ use crate::args::error::CliError;
 use crate::clusters::config::WorkDir;
 use crate::clusters::journal::Journal;
 use crate::clusters::stage::{self, Stage};
-use crate::sys::work_tree;
+use slotd_sys::work_tree;
 use std::fs::{self, DirBuilder};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
