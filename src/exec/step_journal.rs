@@ -205,7 +205,7 @@ impl Journal {
     }
 
     /// Returns the number of bytes written.
-    pub fn len(&self) -> u64 {
+    pub fn written(&self) -> u64 {
         self.len
     }
 
@@ -385,7 +385,7 @@ mod tests {
             journal.push(&entry);
         }
         journal.write().unwrap();
-        let bytes = journal.len();
+        let bytes = journal.written();
         journal.push(&Entry::Delivered { bytes });
         journal.push(&Entry::Start(step(3, "c").into()));
         journal.write().unwrap();

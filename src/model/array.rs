@@ -27,7 +27,7 @@ impl TaskRange {
         Some(TaskRange { first, last, step: if first == last { 1 } else { step } })
     }
 
-    pub fn len(&self) -> usize {
+    pub fn count(&self) -> usize {
         ((self.last - self.first) / self.step) as usize + 1
     }
 
@@ -112,7 +112,7 @@ impl TaskSet {
     }
 
     pub fn len(&self) -> usize {
-        self.ranges.iter().map(TaskRange::len).sum()
+        self.ranges.iter().map(TaskRange::count).sum()
     }
 
     pub fn is_empty(&self) -> bool {

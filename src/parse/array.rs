@@ -85,7 +85,7 @@ fn union(ranges: Vec<TaskRange>) -> Option<TaskSet> {
         return Some(TaskSet::from_ranges(merged));
     }
     // Ranges with different steps interleave, so mark their members one by one.
-    if merged.iter().map(|r| r.len() as u64).sum::<u64>() > MAX_NAMED {
+    if merged.iter().map(|r| r.count() as u64).sum::<u64>() > MAX_NAMED {
         return None;
     }
     let last = merged.iter().map(|r| r.last).max()?;

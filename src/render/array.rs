@@ -106,7 +106,7 @@ fn list_text(tasks: &TaskSet, limit: Option<u32>, room: usize) -> String {
     let mut text = String::new();
     // Writing to a String cannot fail.
     match tasks.ranges() {
-        [range] if range.len() > 5 && range.last - range.first > 10 => {
+        [range] if range.count() > 5 && range.last - range.first > 10 => {
             let _ = write!(text, "{tasks}");
         }
         ranges => {

@@ -45,7 +45,7 @@ impl Command {
     }
 
     /// Returns the total bytes of the words, each with its null byte.
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         match self {
             Command::Shell(line) => line.len() + 1,
             Command::Words(words) => words.iter().map(|word| word.len() + 1).sum(),

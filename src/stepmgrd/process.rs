@@ -94,7 +94,7 @@ fn report_ends(identity: &Identity, killed: Vec<Ended>) -> io::Result<()> {
             other => return Err(io::Error::other(format!("{other:?}"))),
         }
     }
-    let bytes = journal.len();
+    let bytes = journal.written();
     journal.push(&Entry::Delivered { bytes });
     journal.write()
 }

@@ -120,7 +120,7 @@ impl Records {
         let steps = std::mem::replace(&mut self.pending, rest).into_values().collect();
         self.since = (!self.pending.is_empty()).then_some(now);
         // The rest follows later. Only a complete journal counts as delivered.
-        let bytes = if self.pending.is_empty() { journal.len() } else { 0 };
+        let bytes = if self.pending.is_empty() { journal.written() } else { 0 };
         self.batch = Batch::Syncing(bytes, steps);
         // The thread lives as long as `self`.
         let _ = self.syncer.wanted.send(());

@@ -16,6 +16,12 @@ pub struct Place {
     dir: tempfile::TempDir,
 }
 
+impl Default for Place {
+    fn default() -> Place {
+        Place::new()
+    }
+}
+
 impl Place {
     pub fn new() -> Place {
         Place { dir: tempfile::tempdir().expect("a temporary directory") }

@@ -269,6 +269,7 @@ impl Store {
     /// Limits the database to this number of pages, as a full disk would, until the connection is
     /// replaced.
     #[cfg(any(test, feature = "test-support"))]
+    #[allow(clippy::unwrap_used, reason = "only tests use it")]
     pub fn limit_pages(&mut self, pages: u32) {
         self.conn.batch_execute(&format!("PRAGMA max_page_count = {pages}")).unwrap();
     }

@@ -179,7 +179,7 @@ fn sources() -> Vec<Source> {
 fn uses(text: &str) -> BTreeSet<String> {
     let is_named = |layer: &&str| names(text, &format!("slotd_{layer}"));
     let mut found: BTreeSet<String> =
-        CRATES.into_iter().filter(|layer| is_named(&layer)).map(str::to_owned).collect();
+        CRATES.into_iter().filter(is_named).map(str::to_owned).collect();
     for (at, _) in text.match_indices("crate::") {
         // `$crate::` and `xcrate::` do not refer to this crate.
         if text[..at].ends_with(|c: char| c.is_alphanumeric() || c == '_') {
