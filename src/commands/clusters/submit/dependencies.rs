@@ -6,7 +6,7 @@
 
 use super::super::super::ask_job_list;
 use super::super::super::sbatch::ENTRY;
-use super::super::remote::existing_journal;
+use super::super::remote::{existing_journal, tell};
 use crate::CLUSTER;
 use crate::args::error::CliError;
 use crate::args::getopt::{Grammar, Operands, Remaining};
@@ -120,11 +120,19 @@ fn take_out(words: &[String], operands: Operands) -> Option<Remaining> {
     Grammar::of(&ENTRY.definition()).take_out(words, operands, &["dependency"]).ok()
 }
 
-/// Returns whether this host has a job with this ID.
+/// Returns whether this host has a job with this ID. Reports that it is unknown without a daemon.
 fn is_of_this_host(number: u64) -> bool {
     let Ok(id) = u32::try_from(number) else { return false };
     let query = JobQuery { without_steps: true, ..JobQuery::of(vec![JobRef::job(JobId(id))]) };
-    ask_job_list(&Request::Jobs(query)).is_ok_and(|list| !list.jobs.is_empty())
+    match ask_job_list(&Request::Jobs(query)) {
+        Ok(list) => !list.jobs.is_empty(),
+        Err(_) => {
+            tell(&format!(
+                "sbatch: warning: the daemon of this host does not answer, so job {number} is taken for a job of the cluster\n"
+            ));
+            false
+        }
+    }
 }
 
 /// The jobs in a list of dependencies.
