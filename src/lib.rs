@@ -127,6 +127,15 @@
     warn(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::unreachable)
 )]
 
+/// Prints a line to standard error. Unlike `eprintln!`, it does not end the process if that fails:
+/// an error on standard error cannot be reported anywhere.
+macro_rules! report {
+    ($($text:tt)*) => {{
+        use std::io::Write as _;
+        let _ = writeln!(std::io::stderr(), $($text)*);
+    }};
+}
+
 mod actors;
 mod args;
 mod client;

@@ -198,7 +198,7 @@ impl Connection {
     /// Fails like [`Self::wait`].
     pub fn receive(&mut self) -> Result<(Answer, Vec<u8>), ClientError> {
         if !self.is_readable_within(LATE)? && !WARNED_LATE.swap(true, Ordering::Relaxed) {
-            eprintln!(
+            report!(
                 "slotd: warning: the daemon at {} has not answered for {} s; waiting for it \
                  (`slotd daemon status` shows whether it hangs)",
                 self.path.display(),

@@ -118,6 +118,7 @@ mod tests {
                 .arg(String::from_utf8(program::clean(&dir, deletes)).unwrap())
                 .env("PATH", path)
                 .env("SQUEUE_STATES", "PENDING")
+                .env("LC_ALL", "C.UTF-8")
                 .stdin(Stdio::piped())
                 .stdout(Stdio::piped())
                 .spawn()
@@ -179,6 +180,15 @@ mod tests {
             before.into_iter().filter(|name| !name.starts_with(ENDED)).collect();
         assert_eq!(names(&cluster.path("stage")), left);
         assert_eq!(names(&precious), ["run.1", "staged"]);
+    }
+
+    /// grep leaves out a line that is not text in the locale of the login shell.
+    #[test]
+    fn a_job_with_a_path_that_is_not_text_is_in_use() {
+        let line = format!("printf 'RUNNING|/s/{BUSY}/script/donn\\351es.sh|/\\n'");
+        let cluster = Cluster::new(&line);
+        cluster.stage(BUSY);
+        assert_eq!(cluster.clean(true, &[BUSY]).unwrap()[BUSY], Found::Busy);
     }
 
     #[test]

@@ -248,8 +248,8 @@ pub fn submit(place: Place<'_>, launch: &Launch<'_>) -> Vec<u8> {
         let (first, last) = (codes.start(), codes.end());
         put(format!(" || {{ [ \"$c\" -ge {first} ] && [ \"$c\" -le {last} ]; }}").as_bytes());
     }
-    put(format!(" || ! grep -qE '{OWN_ERROR}' \"$r/err\"").as_bytes());
-    put(format!(" || grep -qE '{}' \"$r/err\"", UNSURE.join("|")).as_bytes());
+    put(format!(" || ! LC_ALL=C grep -qE '{OWN_ERROR}' \"$r/err\"").as_bytes());
+    put(format!(" || LC_ALL=C grep -qE '{}' \"$r/err\"", UNSURE.join("|")).as_bytes());
     put(b" || rm -rf \"$t/work\" \"$t/script\"\n");
     put(b"elif [ -d \"$r\" ]; then rm -f \"$o1\" \"$o1.err\" \"$o1.code\"\nelse failed\nfi\n");
     put(REPORT.as_bytes());
@@ -278,9 +278,9 @@ pub fn look_up(token: &str, days: u64) -> Vec<u8> {
     format!(
         "u=$(id -un)\n\
          o=$(squeue -h -a -t all -u \"$u\" -o '%F|%o' 2>/dev/null); c=$?\n\
-         printf '%s\\n' \"$o\" | grep -F /{token}/script/\necho \"squeue $c\"\n\
+         printf '%s\\n' \"$o\" | LC_ALL=C grep -F /{token}/script/\necho \"squeue $c\"\n\
          o=$(sacct -n -P -X -u \"$u\" -S now-{days}days -o JobID,SubmitLine 2>/dev/null); c=$?\n\
-         printf '%s\\n' \"$o\" | grep -F /{token}/script/\necho \"sacct $c\"\n"
+         printf '%s\\n' \"$o\" | LC_ALL=C grep -F /{token}/script/\necho \"sacct $c\"\n"
     )
     .into_bytes()
 }
@@ -341,7 +341,7 @@ export TZ SLURM_TIME_FORMAT
 o=$(squeue -h -a -t all -j {list} -o '|%i|%F|%T|' 2>&1) && echo squeue ||
 case "$o" in *'Invalid job id'*) echo squeue; o= ;; *) o= ;; esac
 printf '%s\n' "$o" | sed -n 's/^|/squeue|/p'
-a=$(printf '%s\n' "$o" | grep -vE '\|({ended})\|')
+a=$(printf '%s\n' "$o" | LC_ALL=C grep -vE '\|({ended})\|')
 m=
 for i in {words}; do case "$a" in *"|$i|"*) ;; *) m=$m,$i ;; esac; done
 [ -n "$m" ] || exit 0
@@ -367,7 +367,7 @@ case $n in
 1) c=$(scontrol -o show job "$j" 2>&1) && echo scontrol && printf '%s\n' "$c" | sed 's/^/scontrol|/' ||
 case "$c" in *'Invalid job id'*) echo scontrol ;; esac ;;
 *) c=$(scontrol -o show job 2>/dev/null) && echo scontrol
-printf '%s\n' "$c" | grep -E "(^| )(JobId|ArrayJobId)=(${{w#?}}) " | sed 's/^/scontrol|/' ;;
+printf '%s\n' "$c" | LC_ALL=C grep -E "(^| )(JobId|ArrayJobId)=(${{w#?}}) " | sed 's/^/scontrol|/' ;;
 esac
 exit 0
 "#
@@ -384,7 +384,7 @@ fn queue() -> String {
         r#"v=$(env | sed -n 's/^\(SQUEUE_[A-Z_]*\)=.*/\1/p')
 [ -z "$v" ] || unset $v
 q=$(squeue -h -a -t all -u "$(id -un)" -o '%T|%o|%Z' 2>/dev/null); r=$?
-q=$(printf '%s\n' "$q" | grep -vE '^({ended})\|')
+q=$(printf '%s\n' "$q" | LC_ALL=C grep -vE '^({ended})\|')
 "#
     )
 }

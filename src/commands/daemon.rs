@@ -112,7 +112,7 @@ fn without_file(fault: CliError) -> Result<(), CliError> {
         return Err(fault.hint("with SLOTD_ROOT, status and stop work without this file"));
     }
     for (_, line) in &fault.lines {
-        eprintln!("slotd: warning: {line}");
+        report!("slotd: warning: {line}");
     }
     Ok(())
 }
@@ -189,7 +189,7 @@ fn start(paths: &Paths, file: Option<&SettingsFile>) -> Done {
     };
     if has_lost_database {
         // The daemon has moved the last backup aside, so that the next backup does not replace it.
-        eprintln!(
+        report!(
             "  hint: stop the daemon and run `slotd db restore {}` to restore the last backup",
             daemon::kept_backup(paths).display()
         );
@@ -213,7 +213,7 @@ fn warn_of_lost_database(paths: &Paths) -> bool {
     if !is_missing(&db) || is_missing(&backup) && !has_jobs() {
         return false;
     }
-    eprintln!(
+    report!(
         "slotd: warning: the database {} is missing: the new one has only jobs that still have a directory",
         db.display()
     );
@@ -230,7 +230,7 @@ fn warn_of_ignored(file: Option<&SettingsFile>) {
         if given.is_some() && given.as_deref() != file.and_then(|file| file.settings.get(name)) {
             let place = file
                 .map_or_else(|| "~/.config/slotd/slotd.env".to_owned(), |file| file.path.clone());
-            eprintln!(
+            report!(
                 "slotd: warning: {name} in this shell has no effect on the daemon: set it in {place}"
             );
         }

@@ -52,7 +52,7 @@ pub fn resume(args: &ResumeArgs) -> Done {
 fn carry_out(order: NodeOrder) -> Done {
     match ask(&Request::UpdateNode(order.clone()), &[])?.0 {
         Answer::SiteChanged(remarks) => {
-            remarks.iter().for_each(|remark| eprintln!("slotd: warning: {remark}"))
+            remarks.iter().for_each(|remark| report!("slotd: warning: {remark}"))
         }
         Answer::Refused(why) => return Err(CliError::error(1, why.to_string())),
         other => return Err(unexpected(&other)),

@@ -310,7 +310,7 @@ pub fn print_start(
 ) -> super::Done {
     let node = system::probe_host_name();
     let when = at.map_or_else(|| "an unknown time".to_owned(), |at| time::iso(at, tz));
-    eprintln!(
+    report!(
         "{command}: Job {job} to start at {when} using {cpus} processors on nodes {node} in partition {partition}"
     );
     Ok(0)
@@ -319,11 +319,11 @@ pub fn print_start(
 /// Prints the options that were given (`-v`).
 pub fn print_defined(command: &str, defined: &[(String, String)]) {
     const RULE: &str = "-------------------- --------------------";
-    eprintln!("{command}: defined options\n{command}: {RULE}");
+    report!("{command}: defined options\n{command}: {RULE}");
     for (name, value) in defined {
-        eprintln!("{command}: {name:<20}: {value}");
+        report!("{command}: {name:<20}: {value}");
     }
-    eprintln!("{command}: {RULE}\n{command}: end of defined options");
+    report!("{command}: {RULE}\n{command}: end of defined options");
 }
 
 /// Returns the C library's name for a signal, such as `Killed` or `Segmentation fault`.

@@ -59,7 +59,7 @@ fn post() -> u8 {
     match post_all() {
         Ok(()) => 0,
         Err(e) => {
-            eprintln!("posting events: {e}");
+            report!("posting events: {e}");
             1
         }
     }
@@ -178,7 +178,7 @@ fn mail() -> u8 {
     match send() {
         Ok(()) => 0,
         Err(why) => {
-            eprintln!("{why}");
+            report!("{why}");
             1
         }
     }

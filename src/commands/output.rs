@@ -106,7 +106,7 @@ pub fn repeat(command: &str, secs: Option<u32>, mut once: impl FnMut() -> Done) 
 pub fn tell(command: &str, error: &CliError) {
     let is_terminal = io::stderr().is_terminal();
     for line in error.text(command).lines() {
-        eprintln!("{}", printable(line.into(), is_terminal));
+        report!("{}", printable(line.into(), is_terminal));
     }
 }
 

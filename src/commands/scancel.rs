@@ -251,7 +251,7 @@ fn cancel(args: &Scancel, uid: u32, host: &str) -> Done {
     let cancel = CancelAsk { query, signal: args.signal, batch: args.batch, full: args.full, uid };
     let outcomes = ask_outcomes(&Request::Cancel(cancel))?;
     if outcomes.is_empty() && !named && args.common.verbose > 0 {
-        eprintln!(
+        report!(
             "scancel: error: No active jobs match ALL job filters, including: {}",
             filter_words(args)
         );
@@ -260,10 +260,10 @@ fn cancel(args: &Scancel, uid: u32, host: &str) -> Done {
         let is_step = target.step.is_some();
         if args.common.verbose > 0 {
             match args.signal {
-                None if is_step => eprintln!("scancel: Terminating step {target}"),
-                None => eprintln!("scancel: Terminating job {target}"),
+                None if is_step => report!("scancel: Terminating step {target}"),
+                None => report!("scancel: Terminating job {target}"),
                 Some(signal) => {
-                    eprintln!(
+                    report!(
                         "scancel: Signal {signal} to {} {target}",
                         if is_step { "step" } else { "job" }
                     )
@@ -274,7 +274,7 @@ fn cancel(args: &Scancel, uid: u32, host: &str) -> Done {
         let fatal = args.signal.is_some() || is_step || matches!(why, Refusal::Unrecorded(_));
         if (fatal || args.common.verbose > 0) && !args.quiet {
             let what = if is_step { "job step id" } else { "job id" };
-            eprintln!("scancel: error: Kill job error on {what} {target}: {why}");
+            report!("scancel: error: Kill job error on {what} {target}: {why}");
         }
         if fatal {
             code = 1;
@@ -312,10 +312,7 @@ fn confirmed(
             None if !live(JobQuery { jobs: whole, ..JobQuery::live() })?.is_empty() => {}
             None => {
                 let what = if job.step.is_some() { "job step id" } else { "job id" };
-                eprintln!(
-                    "scancel: error: Kill job error on {what} {job}: {}",
-                    Refusal::UnknownJob
-                );
+                report!("scancel: error: Kill job error on {what} {job}: {}", Refusal::UnknownJob);
                 *code = 1;
             }
         }

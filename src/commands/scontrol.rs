@@ -320,7 +320,7 @@ impl Session<'_> {
                 output::print(&format!("{}\n", line.trim_end_matches('\n')))?;
             }
             let Some(words) = shlex::split(&line) else {
-                eprintln!("scontrol: error: unbalanced quotes: {}", line.trim_end());
+                report!("scontrol: error: unbalanced quotes: {}", line.trim_end());
                 code = 1;
                 continue;
             };

@@ -287,7 +287,7 @@ fn write(dir: &Path, files: Vec<pages::File>) -> Done {
     for file in files {
         let path = dir.join(file.name);
         if pages::is_of_others(&path) {
-            eprintln!("slotd: warning: kept {}, which is not slotd's", path.display());
+            report!("slotd: warning: kept {}, which is not slotd's", path.display());
             continue;
         }
         let made = Fresh::new(&path, 0o644).and_then(|mut new| {

@@ -244,7 +244,7 @@ enum Table {
 /// Reports unknown names and codes, as Slurm does, and returns the layout with the known columns.
 fn report_unknown<L>((layout, unknown): (L, Vec<FormatError>)) -> L {
     for error in unknown {
-        eprintln!("squeue: error: {error}");
+        report!("squeue: error: {error}");
     }
     layout
 }
@@ -370,7 +370,7 @@ fn refuse_unknown(args: &Squeue, unknown: &[JobId]) -> Result<(), CliError> {
 fn once(args: &Squeue, table: &Table, origin: &Origin) -> Done {
     for user in output::unknown_users(&args.user) {
         // Slurm ends this message with an empty line.
-        eprintln!("squeue: error: Invalid user: {user}\n");
+        report!("squeue: error: Invalid user: {user}\n");
     }
     let request = Request::Jobs(query(args, table, super::now()));
     let header = !args.noheader;

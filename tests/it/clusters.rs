@@ -1068,7 +1068,7 @@ fn output_explanation_and_files_of_a_job_are_read_there() {
     assert_eq!(lab.slotd.read("hpc-17/out/a"), "result");
     assert!(!lab.slotd.exists("hpc-17/input"));
     let out = lab.run(&["slotd", "fetch", "17@hpc"]).fails(1);
-    assert!(out.stderr.contains("hpc-17 is not empty"), "{}", out.stderr);
+    assert!(out.stderr.contains("hpc-17 contains "), "{}", out.stderr);
     lab.run(&["slotd", "fetch", "18@hpc"]).fails(1);
 }
 
@@ -1136,7 +1136,7 @@ fn a_fetch_that_fails_leaves_no_file_and_can_be_tried_again() {
     let link = lab.slotd.work().join(format!("odd/.{token}.part"));
     std::os::unix::fs::symlink(lab.slotd.work().join("hpc-17"), &link).unwrap();
     let out = lab.run(&["slotd", "fetch", "--into", "odd", "17@hpc"]).fails(1);
-    assert!(out.stderr.contains("odd is not empty"), "{}", out.stderr);
+    assert!(out.stderr.contains("odd contains "), "{}", out.stderr);
     assert!(lab.slotd.exists("hpc-17/deep/whole"));
     std::os::unix::fs::symlink("nowhere", lab.slotd.work().join("to")).unwrap();
     lab.run(&["slotd", "fetch", "--into", "to", "17@hpc"]).fails(1);

@@ -2,7 +2,8 @@
 //!
 //! The files are unpacked in a directory within it, whose name contains the token of the submission.
 //! They leave it once all have arrived and are on disk, so no file outside it is incomplete. If
-//! anything fails, it is deleted; if this process is killed, the next fetch of the job deletes it.
+//! anything fails, those that have left it return, and it is deleted. If this process is killed
+//! before any has left it, the next fetch of the job deletes it.
 //!
 //! The directory may be anything that its path allows others to put there. A link, a file, a FIFO,
 //! and a directory with other files are refused. The unfinished directory of an earlier fetch is
@@ -18,6 +19,7 @@ use crate::clusters::program::{self, Place};
 use crate::clusters::unpack::{self, Unpacked};
 use slotd_parse::error::shown;
 use slotd_sys::beneath::Dir;
+use std::ffi::OsString;
 use std::fs::{self, DirBuilder};
 use std::io::{self, Read};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
@@ -216,8 +218,9 @@ impl Target {
             return Err(CliError::error(
                 1,
                 format!(
-                    "{} is not empty, and fetched files never replace others",
-                    safe(&path.to_string_lossy())
+                    "{} contains {}, and fetched files never replace others",
+                    safe(&path.to_string_lossy()),
+                    safe(&names[0].to_string_lossy())
                 ),
             )
             .hint("name another directory with --into"));
@@ -231,11 +234,23 @@ impl Target {
         // The copy on the cluster may be deleted from now on. Some file systems report only here
         // that they are full.
         nix::unistd::syncfs(&self.part)?;
-        for name in self.part.names()? {
-            self.dir.rename_new(&self.name.join(&name), Path::new(&name))?;
+        let names = self.part.names()?;
+        for (at, name) in names.iter().enumerate() {
+            if let Err(error) = self.dir.rename_new(&self.name.join(name), Path::new(name)) {
+                self.take_back(&names[..at]);
+                return Err(error);
+            }
         }
         self.dir.remove_tree(&self.name)?;
         Ok(nix::unistd::fsync(&self.dir)?)
+    }
+
+    /// Moves files back into the unfinished directory.
+    fn take_back(&self, names: &[OsString]) {
+        for name in names {
+            // A file that cannot be moved back stays, and the next fetch names it.
+            let _ = self.dir.rename_new(Path::new(name), &self.name.join(name));
+        }
     }
 
     /// Deletes the unfinished directory.
@@ -272,5 +287,47 @@ impl Read for Pieces {
         buffer[..length].copy_from_slice(&self.rest[..length]);
         self.rest.drain(..length);
         Ok(length)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_return_if_one_of_them_cannot_be_put_in_place() {
+        let top = tempfile::tempdir().unwrap();
+        let path = top.path().join("into");
+        fs::create_dir(&path).unwrap();
+        let names = |dir: &Path| {
+            let entries = fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().file_name());
+            let mut names: Vec<OsString> = entries.collect();
+            names.sort();
+            names
+        };
+        let into = Target::open(path.clone(), "7").unwrap();
+        let files = ["a", "b", "c", "d", "e"];
+        for name in files {
+            fs::write(path.join(".7.part").join(name), "fetched").unwrap();
+        }
+        fs::write(path.join("c"), "precious").unwrap();
+        let error = into.finish().unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::AlreadyExists);
+        assert_eq!(names(&path), [".7.part", "c"]);
+        assert_eq!(names(&path.join(".7.part")), files);
+        into.abandon();
+        assert_eq!(names(&path), ["c"]);
+        assert_eq!(fs::read_to_string(path.join("c")).unwrap(), "precious");
+        let Err(refused) = Target::open(path.clone(), "7") else { panic!("a refusal") };
+        assert!(
+            refused.text("slotd").contains("into contains c, and"),
+            "{}",
+            refused.text("slotd")
+        );
+        fs::remove_file(path.join("c")).unwrap();
+        let into = Target::open(path.clone(), "7").unwrap();
+        fs::write(path.join(".7.part/a"), "fetched").unwrap();
+        into.finish().unwrap();
+        assert_eq!(names(&path), ["a"]);
     }
 }

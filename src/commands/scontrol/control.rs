@@ -239,7 +239,7 @@ impl Session<'_> {
             .iter()
             .any(|found| matches!(found.run.state, JobState::Running | JobState::Suspended))
         {
-            eprintln!("scontrol: Nodes are ready for job {job}");
+            report!("scontrol: Nodes are ready for job {job}");
             return Ok(0);
         }
         Err(CliError::new(Mark::Plain, 1, format!("Job {job} no longer running")))

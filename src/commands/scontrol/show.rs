@@ -283,13 +283,13 @@ impl Session<'_> {
 /// Prints the names in a host list. As in Slurm, an invalid list is reported but is not a failure.
 fn show_hostnames(list: &str) -> Done {
     if list.is_empty() {
-        eprintln!("scontrol: error: host list is empty");
+        report!("scontrol: error: host list is empty");
         return Ok(0);
     }
     match hostlist::expand(list) {
         Ok(names) => output::print(&show::hostnames(&names)),
         Err(error) => {
-            eprintln!("{error}");
+            report!("{error}");
             Ok(0)
         }
     }
@@ -299,7 +299,7 @@ fn show_hostnames(list: &str) -> Done {
 fn nothing(what: &str) -> Done {
     match what {
         "topology" => {
-            eprintln!("scontrol: error: No topology information available");
+            report!("scontrol: error: No topology information available");
             Ok(0)
         }
         "licenses" => output::print("No licenses configured in Slurm.\n"),

@@ -142,7 +142,7 @@ fn node(name: &str, settings: Vec<(String, String)>) -> Result<Command, CliError
 pub(super) fn change(request: &Request, call: &str) -> Done {
     match Connection::open(&paths()?)?.ask(request, &[])?.0 {
         Answer::SiteChanged(remarks) => {
-            remarks.iter().for_each(|remark| eprintln!("scontrol: warning: {remark}"));
+            remarks.iter().for_each(|remark| report!("scontrol: warning: {remark}"));
             Ok(0)
         }
         Answer::Refused(why) => {

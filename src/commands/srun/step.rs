@@ -304,7 +304,7 @@ fn streams(srun: &Srun) -> (TaskStreams, StepOptions) {
     let pty = wants_pty && std::io::stdin().is_terminal();
     if wants_pty && !pty {
         // As in Slurm, there is nothing to relay without a terminal.
-        eprintln!("srun: error: Not using a pseudo-terminal, disregarding --pty option");
+        report!("srun: error: Not using a pseudo-terminal, disregarding --pty option");
     }
     let options = StepOptions {
         stdin,

@@ -82,7 +82,7 @@ pub fn run(args: &WebArgs) -> Done {
     let auth = Auth::new().map_err(|e| CliError::error(1, format!("/dev/urandom: {e}")))?;
     // A browser that disconnects ends its connection, not the server.
     start::on_broken_pipe(SigHandler::SigIgn);
-    eprintln!("Open this URL in a browser. It works once. Press Ctrl-C to stop the server.");
+    report!("Open this URL in a browser. It works once. Press Ctrl-C to stop the server.");
     output::print(&format!("http://{at}/?token={}\n", auth.token()))?;
     let ended = actix_rt::System::new().block_on(serve(listener, auth));
     ended.map(|()| 0).map_err(|e| CliError::error(1, format!("the server failed: {e}")))

@@ -27,6 +27,24 @@ fn a_full_standard_output_is_an_error_that_names_the_submitted_job() {
 }
 
 #[test]
+fn a_full_standard_error_does_not_change_the_exit_code() {
+    let slotd = Slotd::start();
+    let job = slotd.wrap(&["-H"], "true").to_string();
+    let lines: [(&[&str], i32); 4] = [
+        (&["squeue", "--bad"], 1),
+        (&["sbatch", "--bad"], 255),
+        (&["slotd", "bad"], 2),
+        (&["scancel", "-v", &job], 0),
+    ];
+    for (line, code) in lines {
+        let full = OpenOptions::new().write(true).open("/dev/full").unwrap();
+        let status = slotd.command(line[0]).args(&line[1..]).stderr(full).status().unwrap();
+        assert_eq!(status.code(), Some(code), "{line:?}");
+    }
+    slotd.wait_state(1, "CANCELLED");
+}
+
+#[test]
 fn an_endless_script_is_refused() {
     let slotd = Slotd::start();
     let out = slotd.cmd("sbatch", &["/dev/zero"]).fails(1);

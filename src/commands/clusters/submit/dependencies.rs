@@ -6,11 +6,12 @@
 
 use super::super::super::ask_job_list;
 use super::super::super::sbatch::ENTRY;
-use super::super::remote::existing_journal;
+use super::super::remote::{existing_journal, tell};
 use crate::args::error::CliError;
 use crate::args::getopt::{Grammar, Operands, Remaining};
 use crate::clusters::config::Cluster;
 use crate::clusters::journal::{Origin, Record, origin};
+use slotd_model::CLUSTER;
 use slotd_model::CLUSTER;
 use slotd_model::query::JobQuery;
 use slotd_model::read::split_outside_brackets;
@@ -120,11 +121,19 @@ fn take_out(words: &[String], operands: Operands) -> Option<Remaining> {
     Grammar::of(&ENTRY.definition()).take_out(words, operands, &["dependency"]).ok()
 }
 
-/// Returns whether this host has a job with this ID.
+/// Returns whether this host has a job with this ID. Reports that it is unknown without a daemon.
 fn is_of_this_host(number: u64) -> bool {
     let Ok(id) = u32::try_from(number) else { return false };
     let query = JobQuery { without_steps: true, ..JobQuery::of(vec![JobRef::job(JobId(id))]) };
-    ask_job_list(&Request::Jobs(query)).is_ok_and(|list| !list.jobs.is_empty())
+    match ask_job_list(&Request::Jobs(query)) {
+        Ok(list) => !list.jobs.is_empty(),
+        Err(_) => {
+            tell(&format!(
+                "sbatch: warning: the daemon of this host does not answer, so job {number} is taken for a job of the cluster\n"
+            ));
+            false
+        }
+    }
 }
 
 /// The jobs in a list of dependencies.

@@ -2,7 +2,7 @@
 
 use super::super::super::Done;
 use super::super::Elsewhere;
-use super::super::remote::{Remote, tell};
+use super::super::remote::{Remote, safe, tell};
 use super::dependencies::Dependencies;
 use super::{Batch, OWN_NAME, directive};
 use crate::args::error::{CliError, Mark};
@@ -167,7 +167,9 @@ fn problems(elsewhere: &Elsewhere<'_>, trial: &Trial) -> Vec<(Mark, String)> {
     let text = String::from_utf8_lossy(output);
     text.lines()
         .map(|line| match line.strip_prefix("allocation failure: ") {
-            Some(why) => (Mark::Error, format!("Problem with submit to cluster {name}: {why}")),
+            Some(why) => {
+                (Mark::Error, format!("Problem with submit to cluster {name}: {}", safe(why)))
+            }
             None => (Mark::Bare, line.to_owned()),
         })
         .collect()
