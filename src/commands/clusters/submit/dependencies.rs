@@ -12,7 +12,6 @@ use crate::args::getopt::{Grammar, Operands, Remaining};
 use crate::clusters::config::Cluster;
 use crate::clusters::journal::{Origin, Record, origin};
 use slotd_model::CLUSTER;
-use slotd_model::CLUSTER;
 use slotd_model::query::JobQuery;
 use slotd_model::read::split_outside_brackets;
 use slotd_model::{JobId, JobRef};
