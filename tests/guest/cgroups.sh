@@ -13,7 +13,7 @@ echo $$ >"$SLOTD_TEST_CGROUP/tests/cgroup.procs"
 # Converts the lines of a test program to checks of a scenario.
 lines() { sed -E 's/^test (.*) \.\.\. ok$/ok - \1/; s/^test (.*) \.\.\. FAILED$/FAIL - \1/'; }
 "$PROGRAMS/exec-tests" cgroup --test-threads 1 2>&1 | lines
-"$PROGRAMS/tests" cgroup:: --skip within_five_percent --test-threads 2 2>&1 | lines
+"$PROGRAMS/tests" cgroup:: --skip accurate_to_five_percent --test-threads 2 2>&1 | lines
 # This test measures, so it runs alone. Its table is shown.
-"$PROGRAMS/tests" within_five_percent --show-output 2>&1 | lines
+"$PROGRAMS/tests" accurate_to_five_percent --show-output 2>&1 | lines
 finish
