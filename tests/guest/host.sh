@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# boot: --root --timeout 900
+# boot: --root --cpus 1 --timeout 900
 # The queue as seen by the host: priorities in the journal, settings for OOM killers, the notify
 # hook. And the host as seen by the queue: a busy loop outside the queue, on the only CPU.
 # shellcheck source-path=SCRIPTDIR source=lib.sh

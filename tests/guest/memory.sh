@@ -8,8 +8,9 @@ yes "install.sh" install_slotd --cgroup-base auto
 
 neighbour=$(sbatch --parsable -o near --mem 100M --wrap 'helper eat 50; echo begun; until [ -e go ]; do sleep 0.1; done; helper eat 50 && echo well')
 until_true grep -q begun near
-# Measured from the first instruction of the allocator to the recorded end. The speed of filling
-# memory depends on the machine. A busy host may delay one attempt, but not all three.
+# Measured from the first instruction of the allocator to the recorded end, without the time that
+# it takes to fill the limit: an emulated processor needs most of a second for that. A busy host may
+# delay one attempt, but not all three.
 now() { echo "${EPOCHREALTIME/./}"; }
 yes "memory is filled in one call" eval 'helper fill 100 >filled'
 alone=$((($(tail -n 1 filled) - $(head -n 1 filled)) / 1000))
@@ -23,7 +24,7 @@ for _ in 1 2 3; do
 done
 printf 'a job of 100 MB that fills 1000 MB: %s, %s ms after its first instruction; filling 100 MB takes %s ms here\n' \
   "$(sacct -nXP -j "$job" -o State,ExitCode)" "$wall" "$alone"
-yes "it ends within a second" test "$wall" -le 1000
+yes "it ends within a second of reaching its limit" test "$((wall - alone))" -le 1000
 touch go
 state_is "the other job" "$neighbour" COMPLETED
 has "is untouched" "$(cat near)" well
