@@ -22,9 +22,7 @@ use slotd_model::{
 };
 use slotd_protocol::answer::{ManagedJob, Outcome};
 use slotd_protocol::request::{CancelAsk, ControlAction, StepLaunch, UsageAsk};
-use slotd_sched::{
-    Config, EndCause, EndedJob, Estimate, SignalTarget, StopCause, Submission, Submitted,
-};
+use slotd_sched::{Config, EndCause, EndedJob, Estimate, SignalTarget, StopCause, Submission};
 use slotd_store::StoreError;
 use slotd_store::diffs::PackedDiff;
 use std::os::fd::OwnedFd;
@@ -35,9 +33,11 @@ use tokio::sync::oneshot;
 
 /// Submit a job. Answered once it is durable.
 #[derive(Message)]
-#[rtype(result = "Result<Submitted, Refusal>")]
+#[rtype(result = "Result<JobId, Refusal>")]
 pub struct SubmitJob {
     pub submission: Submission,
+    /// Store the script in the job's directory before the answer, unless the job starts at once.
+    pub files_script: bool,
     /// Set for a repeated submission: the job may be in the queue already.
     pub again: bool,
     /// The recipient of the job's events, if a client waits for them.
@@ -401,6 +401,9 @@ pub struct Commit {
     /// The job that these changes submit. Its client does not have the ID yet. All changes concern
     /// this job.
     pub submission: Option<JobId>,
+    /// Store the script of `submission` in the job's directory once the changes are durable, unless
+    /// the job starts in the same transaction: its launch then writes the file.
+    pub files_script: bool,
 }
 
 /// Delete the records of these jobs, which have ended. Answered with the number of deleted records.

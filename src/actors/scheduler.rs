@@ -21,9 +21,7 @@ use slotd_model::change::Change;
 use slotd_model::changed::Changed;
 use slotd_model::job::ClientProcess;
 use slotd_model::view::JobView;
-use slotd_model::{
-    ExitCode, ExitRecord, Job, JobId, JobState, Moment, StepKey, StoreTrouble, Timestamp,
-};
+use slotd_model::{ExitCode, ExitRecord, Job, JobId, Moment, StepKey, StoreTrouble, Timestamp};
 use slotd_sched::{Core, Cx, Effect, EndCause, Outbox};
 use slotd_sys::{aside, break_point, memory};
 use std::collections::HashMap;
@@ -216,12 +214,13 @@ impl SchedulerActor {
         if sent.is_some() {
             self.forecasts.outdate();
         }
-        let submission = match &asker {
-            Some(Asker::Submission(job, _)) => Some(*job),
-            _ => None,
+        let (submission, files_script) = match &asker {
+            Some(Asker::Submission { job, files_script, .. }) => (Some(*job), *files_script),
+            _ => (None, false),
         };
         let changed = changes.iter().filter_map(Change::job).collect();
-        self.unsent.push(Commit { seq: self.seq, changes, texts_for, submission });
+        let seq = self.seq;
+        self.unsent.push(Commit { seq, changes, texts_for, submission, files_script });
         self.in_flight.push(Waiting {
             seq: self.seq,
             effects: sorted.later,
@@ -375,15 +374,7 @@ impl Handler<Committed> for SchedulerActor {
             self.outputs.notifier.do_send(told.notify);
         }
         if let Some(asker) = done.asker {
-            let told = match asker {
-                Asker::Submission(id, _)
-                    if self.core.job(id).is_some_and(|job| job.run.state == JobState::Running) =>
-                {
-                    Told::Runs
-                }
-                _ => Told::Durable,
-            };
-            asker.tell(told);
+            asker.tell(Told::Durable);
         }
         self.tell_all_ended();
     }

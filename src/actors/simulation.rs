@@ -759,24 +759,27 @@ impl Play {
             ..Client::default()
         });
         let submission = Submission { request: request.0, client, ended, ..Submission::default() };
-        self.send(SubmitJob { submission, again: false, news: None }, move |world, answer| {
-            let id = match answer {
-                Ok(submitted) => submitted.job,
-                Err(Refusal::NotStored(_)) => {
-                    world.stats.refused += 1;
-                    world.refused.insert(comment);
-                    return;
-                }
-                Err(refusal) => panic!("a job after {after:?} was refused: {refusal}"),
-            };
-            assert!(
-                world.disk.stored.jobs.contains_key(&id),
-                "job {id} was accepted but is not in the database"
-            );
-            world.log(|| format!("submitted {id}, after {after:?}"));
-            world.stats.submitted += 1;
-            world.promises.insert(id, Promise { after, ..Promise::default() });
-        });
+        self.send(
+            SubmitJob { submission, files_script: false, again: false, news: None },
+            move |world, answer| {
+                let id = match answer {
+                    Ok(id) => id,
+                    Err(Refusal::NotStored(_)) => {
+                        world.stats.refused += 1;
+                        world.refused.insert(comment);
+                        return;
+                    }
+                    Err(refusal) => panic!("a job after {after:?} was refused: {refusal}"),
+                };
+                assert!(
+                    world.disk.stored.jobs.contains_key(&id),
+                    "job {id} was accepted but is not in the database"
+                );
+                world.log(|| format!("submitted {id}, after {after:?}"));
+                world.stats.submitted += 1;
+                world.promises.insert(id, Promise { after, ..Promise::default() });
+            },
+        );
     }
 
     fn random_request(&self) -> (Ask, Option<(DependencyKind, JobId)>) {

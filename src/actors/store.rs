@@ -5,15 +5,18 @@
 //! waits as one transaction (group commit): all submissions that arrive during an fsync share the
 //! next one. A temporary fault (a full disk, a lock, a failed fsync) loses no commit and stops no
 //! job: commits wait and are retried. Only submissions do not wait: their clients have no job ID
-//! yet, and get the fault instead ([`Unstored`], then [`StoreWell`]). It stops with the daemon. If
-//! it dies, the daemon exits, since it can promise nothing without the database.
+//! yet, and get the fault instead ([`Unstored`], then [`StoreWell`]). It also puts the scripts of
+//! submissions into the job directories, since their clients wait for that, too. It stops with the
+//! daemon. If it dies, the daemon exits, since it can promise nothing without the database.
 
 use crate::actors::messages::*;
 use actix::prelude::*;
-use slotd_model::change::{Change, LaunchTexts};
+use slotd_model::change::{Change, LaunchTexts, Texts};
+use slotd_model::request::JobKind;
 use slotd_model::{JobId, StoreFault};
 use slotd_store::{Store, StoreError};
 use slotd_sys::break_point;
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
@@ -88,6 +91,8 @@ pub struct StoreOutputs {
     pub unstored: Recipient<Unstored>,
     pub well: Recipient<StoreWell>,
     pub growth: Arc<Growth>,
+    /// Stores the script of a job in its directory.
+    pub file_script: Box<dyn Fn(JobId, &[u8]) + Send>,
 }
 
 pub struct StoreActor {
@@ -124,9 +129,14 @@ impl StoreActor {
         let results = self.store.commit(&batches);
         break_point::reach("commit done");
         self.fresh.note(heads.iter().flat_map(|head| &head.texts_for), batches.iter().flatten());
+        let starts: HashSet<JobId> =
+            heads.iter().flat_map(|head| &head.texts_for).copied().collect();
         let mut fault = None;
         for ((mut head, mut changes), result) in heads.into_iter().zip(batches).zip(results) {
             if result.is_ok() {
+                if head.files_script && head.submission.is_some_and(|job| !starts.contains(&job)) {
+                    self.file_scripts(&changes);
+                }
                 (head.submission, changes) = (None, Vec::new());
             }
             let result = match &fault {
@@ -144,6 +154,16 @@ impl StoreActor {
         }
         self.fresh.commit_over();
         fault.map_or(Ok(()), Err)
+    }
+
+    fn file_scripts(&self, changes: &[Change]) {
+        for change in changes {
+            if let Change::Insert { job, texts: Texts::New(texts) } = change
+                && job.request.kind == JobKind::Batch
+            {
+                (self.outputs.file_script)(job.id, &texts.script);
+            }
+        }
     }
 
     fn texts(&mut self, jobs: &[JobId]) -> Result<Vec<(JobId, LaunchTexts)>, StoreError> {
@@ -165,15 +185,19 @@ struct Head {
     seq: u64,
     texts_for: Vec<JobId>,
     submission: Option<JobId>,
+    files_script: bool,
 }
 
 impl Head {
-    fn split(Commit { seq, changes, texts_for, submission }: Commit) -> (Head, Vec<Change>) {
-        (Head { seq, texts_for, submission }, changes)
+    fn split(
+        Commit { seq, changes, texts_for, submission, files_script }: Commit,
+    ) -> (Head, Vec<Change>) {
+        (Head { seq, texts_for, submission, files_script }, changes)
     }
 
     fn with(self, changes: Vec<Change>) -> Commit {
-        Commit { seq: self.seq, changes, texts_for: self.texts_for, submission: self.submission }
+        let Head { seq, texts_for, submission, files_script } = self;
+        Commit { seq, changes, texts_for, submission, files_script }
     }
 }
 
@@ -307,7 +331,6 @@ impl Handler<CloseStore> for StoreActor {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use slotd_model::change::Texts;
     use slotd_model::notice::Notice;
     use slotd_model::{ArrayRole, Job, StepId};
     use slotd_store::testing;
@@ -318,6 +341,7 @@ mod tests {
 
     #[derive(Debug, PartialEq)]
     enum Reply {
+        Filed(JobId, Vec<u8>),
         Committed(u64),
         Unstored(StoreFault, Vec<u64>),
         Well,
@@ -354,12 +378,15 @@ mod tests {
 
     fn start(store: Store) -> (Addr<StoreActor>, mpsc::UnboundedReceiver<Reply>) {
         let (sender, replies) = mpsc::unbounded_channel();
-        let sink = ReplySink(sender).start();
+        let sink = ReplySink(sender.clone()).start();
         let outputs = StoreOutputs {
             committed: sink.clone().recipient(),
             unstored: sink.clone().recipient(),
             well: sink.recipient(),
             growth: Arc::default(),
+            file_script: Box::new(move |job, script| {
+                let _ = sender.send(Reply::Filed(job, script.to_vec()));
+            }),
         };
         (StoreActor::new(store, outputs).start(), replies)
     }
@@ -371,7 +398,13 @@ mod tests {
     fn insert(seq: u32, script: Vec<u8>) -> Commit {
         let texts = Texts::New(LaunchTexts { script, env: Vec::new() });
         let changes = vec![Change::Insert { job: Box::new(testing::job(seq)), texts }];
-        Commit { seq: u64::from(seq), changes, texts_for: Vec::new(), submission: None }
+        Commit {
+            seq: u64::from(seq),
+            changes,
+            texts_for: Vec::new(),
+            submission: None,
+            files_script: false,
+        }
     }
 
     fn submission(seq: u32, script: Vec<u8>) -> Commit {
@@ -394,6 +427,31 @@ mod tests {
         store.do_send(Commits(vec![insert(2, Vec::new())]));
         let rest = [next(&mut replies).await, next(&mut replies).await, next(&mut replies).await];
         assert_eq!(rest, [Reply::Committed(1), Reply::Committed(2), Reply::Well]);
+    }
+
+    #[actix_rt::test]
+    async fn script_is_filed_before_the_answer_unless_the_job_starts() {
+        let place = testing::Place::new();
+        let (store, mut replies) = start(place.store());
+        let filed =
+            |seq, script: &[u8]| Commit { files_script: true, ..submission(seq, script.to_vec()) };
+        let launch = Commit {
+            seq: 4,
+            changes: Vec::new(),
+            texts_for: vec![JobId(3)],
+            submission: None,
+            files_script: false,
+        };
+        store.do_send(Commits(vec![
+            filed(1, b"one"),
+            submission(2, b"two".to_vec()),
+            filed(3, b"three"),
+            launch,
+        ]));
+        assert_eq!(next(&mut replies).await, Reply::Filed(JobId(1), b"one".to_vec()));
+        for seq in 1..=4 {
+            assert_eq!(next(&mut replies).await, Reply::Committed(seq));
+        }
     }
 
     #[actix_rt::test]
@@ -425,6 +483,7 @@ mod tests {
             changes,
             texts_for: vec![JobId(1), JobId(2)],
             submission: None,
+            files_script: false,
         }]));
         let started =
             Change::PutStep { job: JobId(2), step: Box::new(testing::step(StepId::Batch)) };
@@ -436,6 +495,7 @@ mod tests {
             changes,
             texts_for: Vec::new(),
             submission: None,
+            files_script: false,
         }]));
         store.do_send(Commits(vec![submission(4, Vec::new())]));
         assert_eq!(next(&mut replies).await, Reply::Unstored(StoreFault::Full, vec![4]));

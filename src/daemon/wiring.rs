@@ -90,7 +90,7 @@ pub fn start(parts: Parts) -> Hub {
     let growth = Arc::new(Growth::default());
     let keep = Keep::of(&settings);
     let files = store.files().clone();
-    let store = start_store(store, &scheduler, Arc::clone(&growth));
+    let store = start_store(store, &scheduler, Arc::clone(&growth), paths.clone());
     let work_trees = WorkTrees::new(&settings, node.clone(), paths.run_dir(), store.clone());
     // Numbers used by earlier daemons are unknown. The time in microseconds exceeds them all.
     let first_notice = u64::try_from(clock::now().0).unwrap_or(1);
@@ -163,12 +163,20 @@ fn start_store(
     store: Store,
     scheduler: &Addr<SchedulerActor>,
     growth: Arc<Growth>,
+    paths: Paths,
 ) -> Addr<StoreActor> {
+    // The job runs even without this file.
+    let file_script = move |job: JobId, script: &[u8]| {
+        if let Err(why) = slotd_exec::store_script(&paths.job_dir(job), script) {
+            log::warn!("job {job}: {why}");
+        }
+    };
     let outputs = StoreOutputs {
         committed: scheduler.clone().recipient(),
         unstored: scheduler.clone().recipient(),
         well: scheduler.clone().recipient(),
         growth,
+        file_script: Box::new(file_script),
     };
     StoreActor::start_in_arbiter(&Arbiter::new().handle(), move |_| StoreActor::new(store, outputs))
 }

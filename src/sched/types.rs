@@ -280,14 +280,6 @@ pub enum StepStart {
     Waits,
 }
 
-/// The result of a submission.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Submitted {
-    pub job: JobId,
-    /// It is already running: its launch follows.
-    pub runs: bool,
-}
-
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ExpectedStart {
     pub at: Timestamp,

@@ -2,14 +2,13 @@
 
 use actix::prelude::*;
 use slotd_model::{JobId, Refusal, StoreFault};
-use slotd_sched::Submitted;
 use std::future::Future;
 use tokio::sync::oneshot;
 
 /// The receiver of a commit result.
 pub(super) enum Asker {
     /// Clients that wait for their job ID. A client that has reconnected may wait more than once.
-    Submission(JobId, Vec<oneshot::Sender<Told>>),
+    Submission { job: JobId, clients: Vec<oneshot::Sender<Told>>, files_script: bool },
     /// A client whose command was carried out.
     Command(oneshot::Sender<Told>),
     /// A callback, called once the commit is durable. A fault does not end its wait.
@@ -20,8 +19,6 @@ pub(super) enum Asker {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Told {
     Durable,
-    /// Durable, and the submitted job is already running.
-    Runs,
     /// The commit waits until the fault is resolved. A submission was withdrawn.
     Unstored(StoreFault),
 }
@@ -29,7 +26,7 @@ pub(super) enum Told {
 impl Asker {
     pub(super) fn tell(self, told: Told) {
         match self {
-            Asker::Submission(_, clients) => {
+            Asker::Submission { clients, .. } => {
                 clients.into_iter().for_each(|client| tell(client, told))
             }
             Asker::Command(client) => tell(client, told),
@@ -56,11 +53,10 @@ pub(super) async fn told(answer: oneshot::Receiver<Told>) -> Told {
 pub(super) fn answer_submission(
     id: JobId,
     told: impl Future<Output = Told> + 'static,
-) -> ResponseFuture<Result<Submitted, Refusal>> {
+) -> ResponseFuture<Result<JobId, Refusal>> {
     Box::pin(async move {
         match told.await {
-            Told::Durable => Ok(Submitted { job: id, runs: false }),
-            Told::Runs => Ok(Submitted { job: id, runs: true }),
+            Told::Durable => Ok(id),
             Told::Unstored(fault) => Err(Refusal::NotStored(fault)),
         }
     })

@@ -7,11 +7,11 @@ use crate::actors::messages::{
 };
 use actix::prelude::*;
 use slotd_exec::cgroup::CgroupBase;
-use slotd_model::Refusal;
 use slotd_model::changed::Changed;
 use slotd_model::node::{NodeReason, Outage};
 use slotd_model::view::{NodeView, PartitionView};
-use slotd_sched::{Core, Submitted, Trouble};
+use slotd_model::{JobId, Refusal};
+use slotd_sched::{Core, Trouble};
 use slotd_sys::aside;
 use std::sync::Arc;
 use tokio::sync::oneshot;
@@ -215,7 +215,7 @@ pub(super) fn submit_if_cgroups(
     base: Arc<CgroupBase>,
     submission: SubmitJob,
     scheduler: Addr<SchedulerActor>,
-) -> ResponseFuture<Result<Submitted, Refusal>> {
+) -> ResponseFuture<Result<JobId, Refusal>> {
     Box::pin(async move {
         if let Err(why) = probe(base).await {
             return Err(Refusal::NoCgroups(why));

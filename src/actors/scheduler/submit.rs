@@ -4,12 +4,12 @@ use super::asker::{Asker, answer_submission, told};
 use super::{SchedulerActor, node};
 use crate::actors::messages::{SubmitJob, TestSubmission};
 use actix::prelude::*;
-use slotd_model::Refusal;
-use slotd_sched::{Cx, Estimate, Submitted};
+use slotd_model::{JobId, Refusal};
+use slotd_sched::{Cx, Estimate};
 use tokio::sync::oneshot;
 
 impl Handler<SubmitJob> for SchedulerActor {
-    type Result = ResponseFuture<Result<Submitted, Refusal>>;
+    type Result = ResponseFuture<Result<JobId, Refusal>>;
 
     fn handle(&mut self, m: SubmitJob, ctx: &mut Self::Context) -> Self::Result {
         if m.again
@@ -39,7 +39,8 @@ impl Handler<SubmitJob> for SchedulerActor {
         self.newcomers.extend(holds.then_some(id));
         let (client, answer) = oneshot::channel();
         self.ask_round(ctx);
-        self.commit_then(cx.out, Some(Asker::Submission(id, vec![client])));
+        let (clients, files_script) = (vec![client], m.files_script);
+        self.commit_then(cx.out, Some(Asker::Submission { job: id, clients, files_script }));
         answer_submission(id, told(answer))
     }
 }

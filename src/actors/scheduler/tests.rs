@@ -15,7 +15,7 @@ use slotd_model::request::JobKind;
 use slotd_model::{JobRef, Refusal, StoreFault, TaskSet};
 use slotd_protocol::answer::Answer;
 use slotd_protocol::request::ControlAction;
-use slotd_sched::{Submission, Submitted};
+use slotd_sched::Submission;
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 
@@ -166,6 +166,7 @@ impl Lab {
         change(&mut request);
         self.scheduler.send(SubmitJob {
             submission: Submission { request, client: Some(client(1)), ..Submission::default() },
+            files_script: false,
             again: false,
             news: None,
         })
@@ -189,7 +190,7 @@ async fn job_id_is_returned_only_when_the_job_is_durable() {
     };
     assert_eq!(commit.changes.len(), 1);
     lab.scheduler.do_send(Committed { seq: commit.seq, result: Ok(Vec::new()) });
-    assert_eq!(answer.await.expect("an answer"), Ok(Submitted { job: JobId(1), runs: false }));
+    assert_eq!(answer.await.expect("an answer"), Ok(JobId(1)));
 }
 
 #[actix_rt::test]
@@ -222,6 +223,7 @@ async fn client_learns_that_its_allocation_waits_if_the_first_round_does_not_sta
         let client = Client { holds, ..client(pid) };
         lab.scheduler.do_send(SubmitJob {
             submission: Submission { request, client: Some(client), ..Submission::default() },
+            files_script: false,
             again: false,
             news: Some(news),
         });
@@ -241,7 +243,7 @@ async fn repeated_submission_counts_once() {
     let mut lab = Lab::new();
     let first = lab.submit(|_| {});
     lab.acknowledge().await;
-    let id = first.await.expect("an answer").expect("a job").job;
+    let id = first.await.expect("an answer").expect("a job");
     let again = |pid, again| {
         let request = JobRequest {
             name: "t".to_owned(),
@@ -251,22 +253,19 @@ async fn repeated_submission_counts_once() {
         };
         lab.scheduler.send(SubmitJob {
             submission: Submission { request, client: Some(client(pid)), ..Submission::default() },
+            files_script: false,
             again,
             news: None,
         })
     };
     let (known, unknown, other) = (again(1, true), again(2, true), again(1, false));
-    assert_eq!(known.await.expect("an answer"), Ok(Submitted { job: id, runs: false }));
+    assert_eq!(known.await.expect("an answer"), Ok(id));
     assert_eq!(lab.acknowledge().await.changes.len(), 1);
-    assert_eq!(
-        unknown.await.expect("an answer"),
-        Ok(Submitted { job: JobId(2), runs: false }),
-        "unknown, so it is created now"
-    );
+    assert_eq!(unknown.await.expect("an answer"), Ok(JobId(2)), "unknown, so it is created now");
     assert_eq!(lab.acknowledge().await.changes.len(), 1);
     assert_eq!(
         other.await.expect("an answer"),
-        Ok(Submitted { job: JobId(3), runs: false }),
+        Ok(JobId(3)),
         "a first submission is never an old one"
     );
 }
@@ -313,7 +312,7 @@ async fn array_watcher_gets_the_end_of_the_last_task() {
         request.array = Some(ArraySpec { tasks: TaskSet::from_sorted(&[1, 2, 3]), limit: None });
     });
     lab.acknowledge().await;
-    let id = array.await.expect("an answer").expect("a job").job;
+    let id = array.await.expect("an answer").expect("a job");
     let (news, mut events) = mpsc::unbounded_channel();
     assert!(lab.scheduler.send(WatchJob { job: id, news }).await.expect("an answer").is_some());
     let cancel = slotd_protocol::request::CancelAsk {
@@ -339,7 +338,7 @@ async fn array_end_is_announced_only_when_all_task_ends_are_durable() {
         request.array = Some(ArraySpec { tasks: TaskSet::from_sorted(&[1, 2]), limit: None });
     });
     lab.acknowledge().await;
-    let id = array.await.expect("an answer").expect("a job").job;
+    let id = array.await.expect("an answer").expect("a job");
     let (news, mut events) = mpsc::unbounded_channel();
     assert!(lab.scheduler.send(WatchJob { job: id, news }).await.expect("an answer").is_some());
     let cancel = |tasks: Option<TaskSet>| {
@@ -370,7 +369,7 @@ async fn job_cancelled_before_its_start_is_durable_never_starts() {
     let mut lab = Lab::new();
     let answer = lab.submit(|request| request.hold = false);
     lab.acknowledge().await;
-    let id = answer.await.expect("an answer").expect("a job").job;
+    let id = answer.await.expect("an answer").expect("a job");
     let start = lab.commits.recv().await.expect("a commit");
     assert_eq!(start.texts_for, [id]);
     let answer = lab.scheduler.send(cancel(id));
@@ -400,7 +399,7 @@ async fn other_queries_are_answered_during_a_forecast() {
         request.begin = Some(NOON.plus_secs(3600));
     });
     lab.acknowledge().await;
-    let id = job.await.expect("an answer").expect("a job").job;
+    let id = job.await.expect("an answer").expect("a job");
     let turn = Arc::clone(&lab.forecasts).acquire_owned().await.expect("it is open");
     let starts = JobQuery { expected_starts: true, ..JobQuery::default() };
     let forecast = lab.scheduler.send(of(starts, id));
@@ -480,7 +479,7 @@ async fn submission_that_cannot_be_stored_is_withdrawn_and_refused() {
     lab.scheduler.do_send(StoreWell);
     let next = lab.submit(|_| {});
     lab.acknowledge().await;
-    assert_eq!(next.await.expect("an answer"), Ok(Submitted { job: JobId(2), runs: false }));
+    assert_eq!(next.await.expect("an answer"), Ok(JobId(2)));
 }
 
 #[actix_rt::test]
@@ -494,7 +493,8 @@ async fn reconnected_client_gets_the_same_answer() {
         ..JobRequest::default()
     };
     let submission = Submission { request, client: Some(client(1)), ..Submission::default() };
-    let again = lab.scheduler.send(SubmitJob { submission, again: true, news: None });
+    let again =
+        lab.scheduler.send(SubmitJob { submission, files_script: false, again: true, news: None });
     lab.fault(vec![1]);
     assert_eq!(
         [first.await.expect("an answer"), again.await.expect("an answer")],
@@ -549,7 +549,7 @@ async fn unstored_cancel_of_a_requeued_job_is_reported_as_unstored() {
     for id in [1, 2].map(JobId) {
         let answer = lab.submit(|request| (request.hold, request.requeue) = (false, true));
         lab.acknowledge().await;
-        assert_eq!(answer.await.expect("an answer"), Ok(Submitted { job: id, runs: true }));
+        assert_eq!(answer.await.expect("an answer"), Ok(id));
         lab.acknowledge().await;
     }
     // The first job runs again after its time limit, the second because its user requeues it.
@@ -597,7 +597,7 @@ async fn job_whose_start_cannot_be_stored_is_pending_again() {
     let mut lab = Lab::new();
     let answer = lab.submit(|request| request.hold = false);
     lab.acknowledge().await;
-    let id = answer.await.expect("an answer").expect("a job").job;
+    let id = answer.await.expect("an answer").expect("a job");
     let start = lab.commits.recv().await.expect("a commit");
     assert_eq!(start.texts_for, [id]);
     lab.fault(Vec::new());
@@ -624,7 +624,7 @@ async fn hook_runs_for_stored_ends_but_not_for_withdrawn_jobs() {
         Lab::with(Audience { command: Events::NONE.with(Event::Job), ..Audience::default() });
     let first = lab.submit(|_| {});
     lab.acknowledge().await;
-    let first = first.await.expect("an answer").expect("a job").job;
+    let first = first.await.expect("an answer").expect("a job");
     let second = lab.submit(|_| {});
     let submission = lab.commits.recv().await.expect("a commit");
     let mut ends = Vec::new();

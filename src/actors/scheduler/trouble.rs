@@ -12,7 +12,7 @@ use actix::prelude::*;
 use slotd_model::changed::Changed;
 use slotd_model::{ExitRecord, Job, JobId, JobState, Reason, Refusal, StoreFault, StoreTrouble};
 use slotd_protocol::answer::{Answer, Outcome};
-use slotd_sched::{Cx, EndCause, Outbox, Submitted};
+use slotd_sched::{Cx, EndCause, Outbox};
 use std::collections::HashSet;
 use std::future::Future;
 use tokio::sync::oneshot;
@@ -78,7 +78,7 @@ impl SchedulerActor {
             .collect();
         Box::pin(async move {
             match told.await {
-                Told::Durable | Told::Runs => outcomes,
+                Told::Durable => outcomes,
                 Told::Unstored(fault) => while_unstored(outcomes, &unrecorded, fault),
             }
         })
@@ -107,10 +107,10 @@ impl SchedulerActor {
 
     /// Answers a client that asks again for a job it has submitted. The answer comes together with
     /// the first one.
-    pub(super) fn answer_again(&mut self, id: JobId) -> ResponseFuture<Result<Submitted, Refusal>> {
+    pub(super) fn answer_again(&mut self, id: JobId) -> ResponseFuture<Result<JobId, Refusal>> {
         let (client, answer) = oneshot::channel();
         let waiting = self.in_flight.askers().find_map(|(_, asker)| match asker {
-            Some(Asker::Submission(job, clients)) if *job == id => Some(clients),
+            Some(Asker::Submission { job, clients, .. }) if *job == id => Some(clients),
             _ => None,
         });
         match waiting {
@@ -130,7 +130,7 @@ impl SchedulerActor {
         }
         let mut gone = HashSet::new();
         for asker in &askers {
-            let Asker::Submission(job, _) = asker else { continue };
+            let Asker::Submission { job, .. } = asker else { continue };
             gone.insert(*job);
             gone.extend(self.core.withdraw(*job, cx));
             self.watchers.remove(job);

@@ -11,7 +11,7 @@ use slotd_model::source::{Snapshot, WorkTree};
 use slotd_model::{JobId, JobRef, JobRequest, Refusal};
 use slotd_protocol::answer::Answer;
 use slotd_protocol::request::{OneOfMany, Submit, SubmitMany};
-use slotd_sched::{Submission, Submitted, dependency_targets};
+use slotd_sched::{Submission, dependency_targets};
 use slotd_sys::{aside, break_point, limits};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -55,7 +55,9 @@ impl Session {
         let tree = self.tree_to_ask(&submit.request);
         let asked = tree.as_ref().map(|_| submit.request.clone());
         let client = submit.client;
-        let script = (submit.request.kind == JobKind::Batch).then(|| texts.script.clone());
+        // An earlier daemon may have accepted the job and crashed before it stored the script.
+        let script =
+            (submit.again && submit.request.kind == JobKind::Batch).then(|| texts.script.clone());
         let submission = Submission { request: submit.request, texts, client: Some(client), ended };
         if submit.test_only {
             return Ok(plain(match self.hub.scheduler.send(TestSubmission(submission)).await? {
@@ -69,16 +71,15 @@ impl Session {
             }));
         }
         let waits = submit.wait || client.holds;
-        let message =
-            SubmitJob { submission, again: submit.again, news: waits.then(|| self.news.clone()) };
+        let news = waits.then(|| self.news.clone());
+        let message = SubmitJob { submission, files_script: true, again: submit.again, news };
         let promised = self.hub.scheduler.send(message).await?;
         break_point::reach("submission promised");
         Ok(plain(match promised {
-            Ok(Submitted { job, runs }) => {
+            Ok(job) => {
                 self.held.allocation = client.holds.then_some((job, client.process));
                 self.look_at(job, tree.as_ref().zip(asked.as_ref()));
-                // The launch of a job that is already running writes the same file.
-                if let Some(script) = script.filter(|_| !runs) {
+                if let Some(script) = script {
                     self.store_script(job, script).await;
                 }
                 Answer::Submitted { job }
@@ -210,6 +211,7 @@ impl Session {
             let submission = Submission { request: job.request, texts, client, ended };
             promised.push(Ok(self.hub.scheduler.send(SubmitJob {
                 submission,
+                files_script: false,
                 again: false,
                 news: None,
             })));
@@ -217,7 +219,7 @@ impl Session {
         let mut answers = Vec::with_capacity(promised.len());
         for (answer, tree) in promised.into_iter().zip(trees) {
             let answer = match answer {
-                Ok(answer) => answer.await?.map(|submitted| submitted.job),
+                Ok(answer) => answer.await?,
                 Err(refused) => Err(refused),
             };
             if let Ok(job) = &answer {
