@@ -85,14 +85,16 @@ impl Growth {
     }
 }
 
+/// Stores the script of a job in its directory.
+pub type FileScript = Box<dyn Fn(JobId, &[u8]) + Send>;
+
 /// The recipients of the store's answers.
 pub struct StoreOutputs {
     pub committed: Recipient<Committed>,
     pub unstored: Recipient<Unstored>,
     pub well: Recipient<StoreWell>,
     pub growth: Arc<Growth>,
-    /// Stores the script of a job in its directory.
-    pub file_script: Box<dyn Fn(JobId, &[u8]) + Send>,
+    pub file_script: FileScript,
 }
 
 pub struct StoreActor {
