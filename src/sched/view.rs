@@ -111,8 +111,8 @@ impl Core {
     pub fn brief(&self, id: JobId, now: Timestamp) -> Option<BriefJob> {
         let record = self.records.get(id)?;
         let mut brief = BriefJob::of(&record.job);
-        brief.0.run.reason = self.reason_of(record, now);
-        brief.0.priority = shown_priority(&record.job);
+        brief.reason = self.reason_of(record, now);
+        brief.priority = shown_priority(&record.job);
         Some(brief)
     }
 

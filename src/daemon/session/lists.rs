@@ -297,5 +297,5 @@ fn add_past(query: &JobQuery, list: &mut JobList, unknown: &mut Vec<JobId>, foun
         list.jobs.push(job);
     }
     list.jobs.sort_by_key(|job| job.id);
-    list.brief.sort_by_key(|job| job.0.id);
+    list.brief.sort_by_key(|job| job.id);
 }
