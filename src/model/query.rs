@@ -88,6 +88,10 @@ pub struct JobQuery {
     /// Leave out steps, since a job may have thousands.
     #[serde(skip_serializing_if = "is_default")]
     pub without_steps: bool,
+    /// Leave out the steps of batch scripts, which repeat what is known about their jobs. Records in
+    /// memory may have them anyway.
+    #[serde(skip_serializing_if = "is_default")]
+    pub without_batch_steps: bool,
     /// Send only the fields of [`crate::brief::BriefJob`], or from accounting those of
     /// [`crate::view::JobView::outline`]: a long listing shows little of each job.
     #[serde(skip_serializing_if = "is_default")]
