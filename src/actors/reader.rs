@@ -16,8 +16,8 @@ use slotd_model::change::LaunchTexts;
 use slotd_model::query::JobQuery;
 use slotd_model::source::Kept;
 use slotd_model::view::JobView;
-use slotd_model::{ArrayRole, End, Job, JobId, JobRef, JobState};
-use slotd_sched::{EndedJob, view_of};
+use slotd_model::{ArrayRole, End, Job, JobId, JobRef, JobState, StepId};
+use slotd_sched::{EndedJob, view_of, view_without_own_step};
 use slotd_store::{Reader, StoreError};
 
 /// The maximum number of queries over time windows to run at once.
@@ -70,7 +70,12 @@ impl ReaderActor {
 
     /// Returns the requested fields of a record.
     fn view(&self, job: Job, query: &JobQuery) -> JobView {
-        let mut view = view_of(job, self.batch_tasks);
+        let is_batch = job.own_step_id() == Some(StepId::Batch);
+        let mut view = if query.without_steps || query.without_batch_steps && is_batch {
+            view_without_own_step(job, self.batch_tasks)
+        } else {
+            view_of(job, self.batch_tasks)
+        };
         if query.without_steps {
             view.steps.clear();
         }

@@ -432,13 +432,24 @@ pub fn ask_for_jobs(
     request: &Request,
     mut take: impl FnMut(JobList) -> Result<(), CliError>,
 ) -> Result<(), CliError> {
+    ask_for_lists(request, |list| take(list.whole()))
+}
+
+/// Like [`ask_for_jobs`], but leaves brief jobs brief.
+///
+/// # Errors
+/// Like [`ask_for_jobs`].
+fn ask_for_lists(
+    request: &Request,
+    mut take: impl FnMut(JobList) -> Result<(), CliError>,
+) -> Result<(), CliError> {
     let mut conn = Connection::open(&paths()?)?;
     conn.send(request, &[])?;
     loop {
         match conn.receive()?.0 {
             Answer::Refused(why) => return Err(CliError::error(1, why.to_string())),
-            Answer::SomeJobs(list) => take(list.whole())?,
-            Answer::Jobs(last) => return take(last.whole()),
+            Answer::SomeJobs(list) => take(list)?,
+            Answer::Jobs(last) => return take(last),
             other => return Err(unexpected(&other)),
         }
     }

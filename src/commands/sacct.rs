@@ -333,6 +333,7 @@ fn for_table(query: JobQuery, options: &Options) -> JobQuery {
         brief,
         without_paths: brief,
         without_steps: brief && options.rows == Rows::Jobs,
+        without_batch_steps: brief && !options.shows_batch_steps(),
         ..query
     }
 }
@@ -530,14 +531,17 @@ mod tests {
     #[test]
     fn table_queries_only_the_parts_it_shows() {
         let origin = origin();
-        let asked = |words: &[&str]| {
+        let query_of = |words: &[&str]| {
             let words: Vec<OsString> =
                 [&["sacct"], words].concat().into_iter().map(OsString::from).collect();
             let args = parse(&words, &origin).unwrap();
             let rows = if args.allocations { Rows::Jobs } else { Rows::JobsAndSteps };
-            let options =
-                Options { layout: layout(&args, &origin).unwrap(), rows, ..Options::default() };
-            let query = for_table(query(&args, &[], "node"), &options);
+            let layout = layout(&args, &origin).unwrap();
+            let options = Options { layout, rows, refs: &args.jobs, ..Options::default() };
+            for_table(query(&args, &[], "node"), &options)
+        };
+        let asked = |words: &[&str]| {
+            let query = query_of(words);
             (query.brief, query.without_paths, query.without_steps)
         };
         assert_eq!(asked(&[]), (true, true, false));
@@ -545,6 +549,16 @@ mod tests {
         assert_eq!(asked(&["-X", "-o", "jobid,account,alloccpus,elapsed"]), (true, true, true));
         for whole in [&["-l"][..], &["-X", "-o", "jobid,workdir"], &["-o", "jobid,totalcpu"]] {
             assert_eq!(asked(whole), (false, false, false), "{whole:?}");
+        }
+        for (words, without) in [
+            (&[][..], true),
+            (&["-j", "7"], true),
+            (&["-j", "7.0,8"], true),
+            (&["-j", "7,8.batch"], false),
+            (&["-b"], false),
+            (&["-l"], false),
+        ] {
+            assert_eq!(query_of(words).without_batch_steps, without, "{words:?}");
         }
     }
 }

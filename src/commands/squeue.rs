@@ -1,7 +1,7 @@
 //! `squeue`: shows pending and running jobs.
 
 use super::output::{self, ctx, default_columns, format_error};
-use super::{Done, Entry, ask_for_jobs, origin};
+use super::{Done, Entry, ask_for_jobs, ask_for_lists, origin};
 use crate::args::choices::{Applet, Choices, Reader, definition};
 use crate::args::error::{CliError, Mark};
 use crate::args::extra;
@@ -13,7 +13,7 @@ use crate::args::value::{Names, hosts, job, named, value};
 use crate::commands::pages::texts;
 use clap::Args;
 use slotd_model::query::{JobQuery, names_record};
-use slotd_model::view::{JobList, JobView};
+use slotd_model::view::JobList;
 use slotd_model::{JobId, JobRef, JobState, Refusal, Timestamp};
 use slotd_parse::error::shown;
 use slotd_parse::states::StateFilter;
@@ -378,14 +378,17 @@ fn once(args: &Squeue, table: &Table, origin: &Origin) -> Done {
         Table::Machine(machine) => return document(args, *machine, &request, origin),
         Table::Steps(layout) => {
             let mut jobs = Vec::new();
-            let ctx = ask_for_parts(args, &request, origin, |part, _| jobs.extend(part))?;
+            let ctx = ask_for_parts(args, &request, origin, |part, _| jobs.extend(part.jobs))?;
             (print_steps(&jobs, layout, header, &ctx), ctx)
         }
         Table::Jobs { layout, sort } => {
             let (layout, sort) = (layout.clone(), sort.clone());
             let options = Options { layout, header, each_task: args.array, sort, refs: &args.jobs };
             let mut listing = Listing::new(options);
-            let ctx = ask_for_parts(args, &request, origin, |part, ctx| listing.add(part, ctx))?;
+            let ctx = ask_for_parts(args, &request, origin, |part, ctx| {
+                listing.add(part.jobs, ctx);
+                listing.add_brief(part.brief, ctx);
+            })?;
             (listing.end(&ctx), ctx)
         }
     };
@@ -398,14 +401,15 @@ fn ask_for_parts(
     args: &Squeue,
     request: &Request,
     origin: &Origin,
-    mut take: impl FnMut(Vec<JobView>, &Ctx),
+    mut take: impl FnMut(JobList, &Ctx),
 ) -> Result<Ctx, CliError> {
     let mut unknown = Vec::new();
     let mut first: Option<Ctx> = None;
-    ask_for_jobs(request, |mut list| {
+    ask_for_lists(request, |mut list| {
         choose_steps(args, &mut list);
         unknown.append(&mut list.unknown);
-        take(list.jobs, first.get_or_insert_with(|| ctx(origin, list.now)));
+        let ctx = first.get_or_insert_with(|| ctx(origin, list.now));
+        take(list, ctx);
         Ok(())
     })?;
     refuse_unknown(args, &unknown)?;

@@ -284,7 +284,7 @@ impl Link {
                 }
             }
             Some(Asked::Live(ids)) => {
-                let found: BTreeSet<JobId> = list.brief.iter().map(|job| job.0.id).collect();
+                let found: BTreeSet<JobId> = list.brief.iter().map(|job| job.id).collect();
                 ids.retain(|id| !found.contains(id));
                 picture.take(list);
                 if is_last {
@@ -292,7 +292,7 @@ impl Link {
                 }
             }
             Some(Asked::Ended(ids)) => {
-                let found: BTreeSet<JobId> = list.brief.iter().map(|job| job.0.id).collect();
+                let found: BTreeSet<JobId> = list.brief.iter().map(|job| job.id).collect();
                 ids.retain(|id| !found.contains(id));
                 picture.take(list);
                 if is_last {

@@ -5,14 +5,36 @@ use crate::request::JobKind;
 use crate::run::RunState;
 use crate::tres::Allocation;
 use crate::view::JobView;
-use crate::{ArrayRole, Job, JobId, JobRequest, JobState, Reason, Timestamp, Tres};
+use crate::{ArrayRole, Job, JobId, JobRequest, JobState, Reason, Timestamp};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::sync::Arc;
 
-/// A job serialized as a tuple of the parts below. A deserialized one has defaults for everything
-/// else.
-#[derive(Debug, Clone, PartialEq)]
-pub struct BriefJob(pub JobView);
+/// A job in a listing, serialized as a tuple. As a [`JobView`] it has defaults for everything else.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct BriefJob {
+    pub id: JobId,
+    pub role: ArrayRole,
+    pub kind: JobKind,
+    pub name: String,
+    pub user: String,
+    pub uid: u32,
+    pub ntasks: Option<u32>,
+    pub ntasks_per_node: Option<u32>,
+    pub time_limit_secs: Option<u64>,
+    pub partition: String,
+    pub cpus: u32,
+    pub mem_mb: u64,
+    pub gpus: u32,
+    pub priority: u32,
+    pub submit: Timestamp,
+    pub state: JobState,
+    pub reason: Reason,
+    pub start: Option<Timestamp>,
+    pub end: Option<Timestamp>,
+    pub stepped_us: i64,
+    pub suspended_at: Option<Timestamp>,
+    pub suspended_us: u64,
+}
 
 /// Kind, name, user, UID, tasks, tasks per node, time limit in seconds.
 type Request<T> = (JobKind, T, T, u32, Option<u32>, Option<u32>, Option<u64>);
@@ -22,29 +44,61 @@ type Request<T> = (JobKind, T, T, u32, Option<u32>, Option<u32>, Option<u64>);
 type Run = (JobState, Reason, Option<Timestamp>, Option<Timestamp>, i64, Option<Timestamp>, u64);
 
 impl BriefJob {
-    /// Copies the listed fields of a record, without its steps and the rest of its run.
+    /// Copies the listed fields of a record.
     pub fn of(job: &Job) -> BriefJob {
-        let run = &job.run;
-        BriefJob(JobView::from(Job {
+        let (request, run) = (&*job.request, &job.run);
+        BriefJob {
             id: job.id,
             role: job.role.clone(),
-            request: Arc::clone(&job.request),
+            kind: request.kind,
+            name: request.name.clone(),
+            user: request.user.clone(),
+            uid: request.uid,
+            ntasks: request.ntasks,
+            ntasks_per_node: request.ntasks_per_node,
+            time_limit_secs: request.time_limit_secs,
             partition: job.partition.clone(),
-            tres: job.tres,
+            cpus: job.tres.cpus,
+            mem_mb: job.tres.mem_mb,
+            gpus: job.tres.gpus,
             priority: job.priority,
             submit: job.submit,
-            run: RunState {
-                state: run.state,
-                reason: run.reason,
-                start: run.start,
-                end: run.end,
-                stepped_us: run.stepped_us,
-                suspended_at: run.suspended_at,
-                suspended_us: run.suspended_us,
-                ..RunState::default()
-            },
-            ..Job::default()
-        }))
+            state: run.state,
+            reason: run.reason,
+            start: run.start,
+            end: run.end,
+            stepped_us: run.stepped_us,
+            suspended_at: run.suspended_at,
+            suspended_us: run.suspended_us,
+        }
+    }
+}
+
+impl BriefJob {
+    /// Writes the listed fields into a view that has defaults for everything else. A long listing
+    /// reuses a few views, which are large.
+    pub fn put_into(self, view: &mut JobView) {
+        let job = &mut view.job;
+        (job.id, job.role, job.partition) = (self.id, self.role, self.partition);
+        (job.priority, job.submit) = (self.priority, self.submit);
+        (job.tres.cpus, job.tres.mem_mb, job.tres.gpus) = (self.cpus, self.mem_mb, self.gpus);
+        let request = Arc::make_mut(&mut job.request);
+        (request.kind, request.name) = (self.kind, self.name);
+        (request.user, request.uid) = (self.user, self.uid);
+        (request.ntasks, request.ntasks_per_node) = (self.ntasks, self.ntasks_per_node);
+        request.time_limit_secs = self.time_limit_secs;
+        let run = &mut job.run;
+        (run.state, run.reason) = (self.state, self.reason);
+        (run.start, run.end, run.stepped_us) = (self.start, self.end, self.stepped_us);
+        (run.suspended_at, run.suspended_us) = (self.suspended_at, self.suspended_us);
+    }
+}
+
+impl From<BriefJob> for JobView {
+    fn from(brief: BriefJob) -> JobView {
+        let mut view = JobView::default();
+        brief.put_into(&mut view);
+        view
     }
 }
 
@@ -100,29 +154,26 @@ impl JobView {
 
 impl Serialize for BriefJob {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        let JobView { job, .. } = &self.0;
-        let (request, run) = (&*job.request, &job.run);
-        let limit = request.time_limit_secs;
         let request: Request<&str> = (
-            request.kind,
-            &request.name,
-            &request.user,
-            request.uid,
-            request.ntasks,
-            request.ntasks_per_node,
-            limit,
+            self.kind,
+            &self.name,
+            &self.user,
+            self.uid,
+            self.ntasks,
+            self.ntasks_per_node,
+            self.time_limit_secs,
         );
         let run: Run = (
-            run.state,
-            run.reason,
-            run.start,
-            run.end,
-            run.stepped_us,
-            run.suspended_at,
-            run.suspended_us,
+            self.state,
+            self.reason,
+            self.start,
+            self.end,
+            self.stepped_us,
+            self.suspended_at,
+            self.suspended_us,
         );
-        let tres = (job.tres.cpus, job.tres.mem_mb, job.tres.gpus);
-        (job.id, &job.role, request, &job.partition, tres, job.priority, job.submit, run)
+        let tres = (self.cpus, self.mem_mb, self.gpus);
+        (self.id, &self.role, request, &self.partition, tres, self.priority, self.submit, run)
             .serialize(to)
     }
 }
@@ -131,10 +182,13 @@ impl<'de> Deserialize<'de> for BriefJob {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         type Parts =
             (JobId, ArrayRole, Request<String>, String, (u32, u64, u32), u32, Timestamp, Run);
-        let (id, role, request, partition, tres, priority, submit, run): Parts =
+        let (id, role, request, partition, (cpus, mem_mb, gpus), priority, submit, run): Parts =
             Deserialize::deserialize(from)?;
         let (kind, name, user, uid, ntasks, ntasks_per_node, time_limit_secs) = request;
-        let request = JobRequest {
+        let (state, reason, start, end, stepped_us, suspended_at, suspended_us) = run;
+        Ok(BriefJob {
+            id,
+            role,
             kind,
             name,
             user,
@@ -142,28 +196,86 @@ impl<'de> Deserialize<'de> for BriefJob {
             ntasks,
             ntasks_per_node,
             time_limit_secs,
-            ..JobRequest::default()
-        };
-        let (state, reason, start, end, stepped_us, suspended_at, suspended_us) = run;
-        Ok(BriefJob(JobView::from(Job {
-            id,
-            role,
-            request: Arc::new(request),
             partition,
-            tres: Tres { cpus: tres.0, mem_mb: tres.1, gpus: tres.2, ..Tres::ZERO },
+            cpus,
+            mem_mb,
+            gpus,
             priority,
             submit,
-            run: RunState {
-                state,
-                reason,
-                start,
-                end,
-                stepped_us,
-                suspended_at,
-                suspended_us,
-                ..RunState::default()
-            },
-            ..Job::default()
-        })))
+            state,
+            reason,
+            start,
+            end,
+            stepped_us,
+            suspended_at,
+            suspended_us,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::End;
+    use crate::array::TaskSet;
+
+    fn waiting() -> BriefJob {
+        BriefJob {
+            id: JobId(7),
+            kind: JobKind::Allocation,
+            name: "a".to_owned(),
+            user: "lab".to_owned(),
+            uid: 1001,
+            ntasks: Some(2),
+            ntasks_per_node: Some(2),
+            time_limit_secs: Some(60),
+            partition: "cpu,gpu".to_owned(),
+            cpus: 2,
+            mem_mb: 64,
+            gpus: 1,
+            priority: 5,
+            submit: Timestamp(3),
+            reason: Reason::Priority,
+            ..BriefJob::default()
+        }
+    }
+
+    fn suspended_task() -> BriefJob {
+        BriefJob {
+            id: JobId(9),
+            role: ArrayRole::Rest { tasks: TaskSet::one(4), limit: Some(1) },
+            state: JobState::Ended(End::Failed),
+            start: Some(Timestamp(4)),
+            end: Some(Timestamp(9)),
+            stepped_us: -2,
+            suspended_at: Some(Timestamp(6)),
+            suspended_us: 1,
+            ..BriefJob::default()
+        }
+    }
+
+    #[test]
+    fn reused_view_keeps_nothing_of_the_job_before() {
+        for (first, second) in [(waiting(), suspended_task()), (suspended_task(), waiting())] {
+            let mut view = JobView::from(first);
+            second.clone().put_into(&mut view);
+            assert_eq!(view, JobView::from(second.clone()));
+            assert_eq!(BriefJob::of(&view), second);
+        }
+    }
+
+    #[test]
+    fn views_do_not_share_what_they_show() {
+        let (one, other) = (JobView::from(waiting()), JobView::from(suspended_task()));
+        assert_eq!((one.request.name.as_str(), other.request.name.as_str()), ("a", ""));
+        assert_eq!(*crate::job::no_request(), JobRequest::default());
+    }
+
+    #[test]
+    fn brief_job_survives_the_wire() {
+        for job in [waiting(), suspended_task()] {
+            let text = serde_json::to_string(&job).unwrap();
+            assert_eq!(serde_json::from_str::<BriefJob>(&text).unwrap(), job, "{text}");
+        }
     }
 }

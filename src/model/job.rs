@@ -7,7 +7,7 @@ use crate::{
     BootId, ClockBase, JobId, JobRequest, JobState, Step, StepId, Timestamp, Tres, is_default,
 };
 use serde::{Deserialize, Serialize};
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 /// The part of an array that a record represents.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -84,13 +84,13 @@ pub struct FailedLaunches {
 /// A job record: a plain job, the rest of an array, an array task, or an allocation.
 ///
 /// All records of an array share `request`, so that a task costs little more than its own state.
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Job {
     pub id: JobId,
     pub role: ArrayRole,
     /// The request as submitted, whole array included: `SLURM_ARRAY_TASK_COUNT` and the like need
     /// it.
-    #[serde(default, with = "arc", skip_serializing_if = "is_default")]
+    #[serde(default = "no_request", with = "arc", skip_serializing_if = "is_no_request")]
     pub request: Arc<JobRequest>,
     /// The partition that the job runs in. For a pending job: all its partitions, separated by
     /// commas.
@@ -112,6 +112,37 @@ pub struct Job {
     pub run: RunState,
     #[serde(default, skip_serializing_if = "is_default")]
     pub steps: Vec<Step>,
+}
+
+/// Returns the empty request, which all records without one share: a request is large, and a list of
+/// records whose requests are stored elsewhere may be long.
+pub(crate) fn no_request() -> Arc<JobRequest> {
+    static NONE: LazyLock<Arc<JobRequest>> = LazyLock::new(Arc::default);
+    Arc::clone(&NONE)
+}
+
+fn is_no_request(request: &Arc<JobRequest>) -> bool {
+    *request == no_request()
+}
+
+impl Default for Job {
+    fn default() -> Self {
+        Job {
+            id: JobId::default(),
+            role: ArrayRole::None,
+            request: no_request(),
+            partition: String::new(),
+            tres: Tres::default(),
+            priority: 0,
+            hold: Hold::No,
+            submit: Timestamp::default(),
+            next_step: 0,
+            client: None,
+            failed_launches: FailedLaunches::default(),
+            run: RunState::default(),
+            steps: Vec::new(),
+        }
+    }
 }
 
 impl ArrayRole {

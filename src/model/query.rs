@@ -88,6 +88,10 @@ pub struct JobQuery {
     /// Leave out steps, since a job may have thousands.
     #[serde(skip_serializing_if = "is_default")]
     pub without_steps: bool,
+    /// Leave out the steps of batch scripts, which repeat what is known about their jobs. Records in
+    /// memory may have them anyway.
+    #[serde(skip_serializing_if = "is_default")]
+    pub without_batch_steps: bool,
     /// Send only the fields of [`crate::brief::BriefJob`], or from accounting those of
     /// [`crate::view::JobView::outline`]: a long listing shows little of each job.
     #[serde(skip_serializing_if = "is_default")]
@@ -129,7 +133,7 @@ impl JobQuery {
     /// Returns whether a record matches the query.
     pub fn matches(&self, job: &Job) -> bool {
         (self.jobs.is_empty() || self.jobs.iter().any(|r| names_record(r, job.id, &job.role)))
-            && self.matches_request(&job.request)
+            && (!self.selects_requests() || self.matches_request(&job.request))
             && (self.partitions.is_empty()
                 || job.partitions().any(|name| among(&self.partitions, name)))
             && (!self.on_node || job.run.state != JobState::Pending)
@@ -140,6 +144,25 @@ impl JobQuery {
 
     fn matches_reason(&self, reason: Reason) -> bool {
         among(&self.reasons, reason.slurm_name()) || among(&self.reasons, reason.name())
+    }
+
+    /// Returns whether any part of the query depends on the request, which is not in the same place
+    /// in memory as the record.
+    fn selects_requests(&self) -> bool {
+        let lists = [
+            &self.users,
+            &self.names,
+            &self.groups,
+            &self.accounts,
+            &self.qos,
+            &self.reservations,
+            &self.wckeys,
+            &self.licenses,
+            &self.constraints,
+        ];
+        lists.iter().any(|list| !list.is_empty())
+            || self.limit_min_secs.is_some()
+            || self.limit_max_secs.is_some()
     }
 
     fn matches_request(&self, request: &JobRequest) -> bool {
@@ -435,6 +458,33 @@ mod tests {
             "it has no account"
         );
         assert!(!JobQuery { partitions: words(&["gpu"]), ..filter }.matches(&job));
+    }
+
+    #[test]
+    fn each_term_about_the_request_excludes_other_requests() {
+        let words = || vec!["other".to_owned()];
+        let all = JobQuery::default;
+        let job = job(JobState::Pending, None, None);
+        assert!(all().matches(&job));
+        for query in [
+            JobQuery { names: words(), ..all() },
+            JobQuery { users: words(), ..all() },
+            JobQuery { groups: words(), ..all() },
+            JobQuery { accounts: words(), ..all() },
+            JobQuery { qos: words(), ..all() },
+            JobQuery { reservations: words(), ..all() },
+            JobQuery { wckeys: words(), ..all() },
+            JobQuery { licenses: words(), ..all() },
+            JobQuery { constraints: words(), ..all() },
+            JobQuery { limit_max_secs: Some(60), ..all() },
+        ] {
+            assert!(!query.matches(&job), "{query:?}");
+        }
+        let limit = Some(60);
+        let request = Arc::new(JobRequest { time_limit_secs: limit, ..JobRequest::default() });
+        let limited = Job { request, ..job };
+        assert!(!JobQuery { limit_min_secs: Some(61), ..all() }.matches(&limited));
+        assert!(JobQuery { limit_min_secs: limit, ..all() }.matches(&limited));
     }
 
     #[test]

@@ -6,6 +6,7 @@
 
 use serde::de::{SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use std::cell::RefCell;
 use std::fmt::{self, Write};
 use std::ops::Deref;
 use std::str::FromStr;
@@ -94,6 +95,11 @@ impl Serialize for Rlimits {
     }
 }
 
+thread_local! {
+    /// The last text and its limits, which jobs with the same limits share.
+    static LAST: RefCell<(String, Rlimits)> = RefCell::default();
+}
+
 /// Accepts the text, or the list of records that older versions wrote.
 struct Either;
 
@@ -105,7 +111,13 @@ impl<'de> Visitor<'de> for Either {
     }
 
     fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<Rlimits, E> {
-        text.parse().map_err(E::custom)
+        LAST.with_borrow_mut(|(known, limits)| {
+            if known != text {
+                *limits = text.parse().map_err(E::custom)?;
+                text.clone_into(known);
+            }
+            Ok(limits.clone())
+        })
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Rlimits, A::Error> {
@@ -150,6 +162,19 @@ mod tests {
                 prop_assert_eq!(limits.to_string().parse::<Rlimits>(), Ok(limits));
             }
         }
+    }
+
+    #[test]
+    fn jobs_with_the_same_limits_share_them() {
+        let read = |text: &str| serde_json::from_str::<Rlimits>(text);
+        let (one, two) = (r#""9:-,4:0:-""#, r#""9:-,4:1:-""#);
+        let same = [read(one).unwrap(), read(one).unwrap()];
+        assert!(Arc::ptr_eq(&same[0].0, &same[1].0));
+        assert_eq!(read(two).unwrap().to_string(), "9:-,4:1:-");
+        read(r#""9""#).unwrap_err();
+        assert_eq!(read(two).unwrap().to_string(), "9:-,4:1:-");
+        assert_eq!(read(r#""""#).unwrap(), Rlimits::default());
+        assert_eq!(read(one).unwrap(), same[0]);
     }
 
     #[test]

@@ -142,13 +142,8 @@ impl JobList {
     /// Moves the brief jobs into `jobs`.
     #[must_use]
     pub fn whole(mut self) -> JobList {
-        let brief = std::mem::take(&mut self.brief).into_iter().map(|BriefJob(view)| view);
-        if self.jobs.is_empty() {
-            // Reuses the allocation: nothing is copied.
-            self.jobs = brief.collect();
-        } else {
-            self.jobs.extend(brief);
-        }
+        let brief = std::mem::take(&mut self.brief).into_iter().map(JobView::from);
+        self.jobs.extend(brief);
         self
     }
 

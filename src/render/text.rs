@@ -6,18 +6,29 @@ use std::fmt::Write as _;
 
 /// Returns the width in characters, not bytes: truncating must not split a character.
 pub fn width(text: &str) -> usize {
-    text.chars().count()
+    if text.is_ascii() { text.len() } else { text.chars().count() }
+}
+
+/// Appends this many spaces.
+fn push_spaces(out: &mut String, count: usize) {
+    const SPACES: &str = "                                ";
+    let mut left = count;
+    while left > SPACES.len() {
+        out.push_str(SPACES);
+        left -= SPACES.len();
+    }
+    out.push_str(&SPACES[..left]);
 }
 
 /// Appends `text`, padded with spaces to `to` characters. Never truncates.
 pub fn pad(out: &mut String, text: &str, to: usize, right: bool) {
     let fill = to.saturating_sub(width(text));
     if right {
-        out.extend(std::iter::repeat_n(' ', fill));
+        push_spaces(out, fill);
     }
     out.push_str(text);
     if !right {
-        out.extend(std::iter::repeat_n(' ', fill));
+        push_spaces(out, fill);
     }
 }
 
@@ -31,6 +42,10 @@ const fn turns_text(c: char) -> bool {
 /// since they would split a row in two; other control characters, and those that change the
 /// direction of the text, only on a terminal, which would interpret them.
 pub fn printable(text: Cow<'_, str>, is_terminal: bool) -> Cow<'_, str> {
+    // Almost every text. The rest decides character by character.
+    if text.bytes().all(|byte| (b' '..=b'~').contains(&byte)) {
+        return text;
+    }
     let is_escaped = |c: char| {
         matches!(c, '\n'..='\r' | '\u{85}')
             || (is_terminal && (c.is_control() && c != '\t' || turns_text(c)))

@@ -95,4 +95,4 @@ pub use records::depend::dependency_targets;
 pub use resources::machine::Capacities;
 pub use resources::node::Trouble;
 pub use types::*;
-pub use view::view_of;
+pub use view::{view_of, view_without_own_step};

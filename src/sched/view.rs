@@ -61,7 +61,7 @@ pub(crate) fn own_step(job: &Job) -> Option<Step> {
 /// only the live state has (the dependency, the reason of a pending job).
 pub fn view_of(mut job: Job, setting: BatchTasks) -> JobView {
     job.steps.splice(0..0, own_step(&job));
-    view_without_steps(job, setting)
+    view_without_own_step(job, setting)
 }
 
 /// Returns the priority to show: 0 for a held job, as in Slurm.
@@ -69,7 +69,8 @@ fn shown_priority(job: &Job) -> u32 {
     if job.hold == Hold::No { job.priority } else { 0 }
 }
 
-fn view_without_steps(mut job: Job, setting: BatchTasks) -> JobView {
+/// Like [`view_of`], without the job's own step.
+pub fn view_without_own_step(mut job: Job, setting: BatchTasks) -> JobView {
     job.priority = shown_priority(&job);
     let request = &job.request;
     let pattern = |path: &Option<String>| path.clone().unwrap_or_default();
@@ -102,7 +103,7 @@ impl Core {
         let record = self.records.get(id)?;
         Some(self.view_now(
             record,
-            view_without_steps(record.job.without_steps(), self.resources.config().batch_tasks),
+            view_without_own_step(record.job.without_steps(), self.resources.config().batch_tasks),
             now,
         ))
     }
@@ -111,8 +112,8 @@ impl Core {
     pub fn brief(&self, id: JobId, now: Timestamp) -> Option<BriefJob> {
         let record = self.records.get(id)?;
         let mut brief = BriefJob::of(&record.job);
-        brief.0.run.reason = self.reason_of(record, now);
-        brief.0.priority = shown_priority(&record.job);
+        brief.reason = self.reason_of(record, now);
+        brief.priority = shown_priority(&record.job);
         Some(brief)
     }
 

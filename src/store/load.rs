@@ -30,22 +30,34 @@ fn state_names(terminal: bool) -> Vec<&'static str> {
         .collect()
 }
 
+/// The maximum number of rows to decode at once, so that most decoded records reuse the memory of
+/// earlier rows.
+const BATCH: usize = 2 * FEW;
+
+/// Returns the first and the last of these sorted IDs if there are no gaps between them. A scan of
+/// their rows is faster than a search for each ID, and its statement is prepared only once.
+fn span(ids: &[i64]) -> Option<(i64, i64)> {
+    let (first, last) = (*ids.first()?, *ids.last()?);
+    let has_no_gaps = ids.windows(2).all(|two| two[0].checked_add(1) == Some(two[1]));
+    has_no_gaps.then_some((first, last))
+}
+
 /// Loads the records with these IDs, including requests and steps, sorted by ID. Also returns all
 /// their requests.
 pub(super) fn assemble(
     conn: &mut SqliteConnection,
     ids: &[JobId],
 ) -> Result<(Vec<Job>, Requests), StoreError> {
+    let mut ids: Vec<i64> = ids.iter().map(|id| i64::from(id.0)).collect();
+    ids.sort_unstable();
     let mut rows: Vec<JobRow> = Vec::with_capacity(ids.len());
     for ids in ids.chunks(CHUNK) {
-        let of_these =
-            jobs::table.filter(jobs::job_id.eq_any(ids.iter().map(|id| i64::from(id.0))));
-        rows.extend(
-            of_these
-                .select(JobRow::as_select())
-                .load(conn)
-                .map_err(StoreError::sql("read jobs"))?,
-        );
+        let all = jobs::table.select(JobRow::as_select()).into_boxed();
+        let of_these = match span(ids) {
+            Some((first, last)) => all.filter(jobs::job_id.between(first, last)),
+            None => all.filter(jobs::job_id.eq_any(ids)),
+        };
+        rows.extend(of_these.load(conn).map_err(StoreError::sql("read jobs"))?);
     }
     rows.sort_unstable_by_key(|row| row.job_id);
     assemble_rows(conn, rows)
@@ -59,7 +71,8 @@ pub(super) fn assemble_rows(
 ) -> Result<(Vec<Job>, Requests), StoreError> {
     let (requests, mut bad_requests) = load_requests(conn, &rows)?;
     let (mut steps, mut bad_steps) = load_steps(conn, &rows)?;
-    let with_parts = rows.into_iter().map(|row| {
+    let mut jobs = Vec::with_capacity(rows.len());
+    let mut with_parts = rows.into_iter().map(|row| {
         let (id, request_id) = (row.job_id, row.request_id);
         let missing = || StoreError::Missing { what: format!("request {request_id} of job {id}") };
         let request = requests
@@ -70,12 +83,19 @@ pub(super) fn assemble_rows(
             bad_steps.remove(&id).map_or_else(|| Ok(steps.remove(&id).unwrap_or_default()), Err);
         (row, request, steps)
     });
-    let jobs = on_all_cpus(with_parts.collect(), |(row, request, steps)| {
-        let id = row.job_id;
-        let read = request.and_then(|request| row.into_job(request, steps?));
-        read.or_else(|why| Ok::<Job, StoreError>(unreadable(job_id("jobs", id)?, &why)))
-    });
-    Ok((jobs.into_iter().collect::<Result<_, _>>()?, requests))
+    while with_parts.len() > 0 {
+        let batch = with_parts.by_ref().take(BATCH).collect();
+        let read = on_all_cpus(batch, |(row, request, steps)| {
+            let id = row.job_id;
+            let read = request.and_then(|request| row.into_job(request, steps?));
+            read.or_else(|why| Ok::<Job, StoreError>(unreadable(job_id("jobs", id)?, &why)))
+        });
+        for job in read {
+            jobs.push(job?);
+        }
+    }
+    drop(with_parts);
+    Ok((jobs, requests))
 }
 
 /// The prefix of a placeholder's comment.
@@ -136,11 +156,14 @@ fn on_all_cpus<T: Send, U: Send>(items: Vec<T>, work: impl Fn(T) -> U + Sync) ->
         own.into_iter().for_each(do_all);
     });
     parts.iter_mut().for_each(do_all);
-    let done = parts.into_iter().filter_map(|part| match part {
-        Part::Done(done) => Some(done),
-        Part::Given(_) => None,
-    });
-    done.flatten().collect()
+    let mut all = Vec::with_capacity(part * cpus);
+    for part in parts {
+        match part {
+            Part::Done(mut done) => all.append(&mut done),
+            Part::Given(_) => {}
+        }
+    }
+    all
 }
 
 enum Part<T, U> {
@@ -160,37 +183,53 @@ fn load_requests(
     ids.dedup();
     let mut loaded = Requests::with_capacity(ids.len());
     let mut unread = Unread::new();
-    let mut bodies: Vec<(i64, String)> = Vec::with_capacity(ids.len());
-    for ids in ids.chunks(CHUNK) {
-        let found: Vec<(i64, String)> = requests::table
-            .filter(requests::request_id.eq_any(ids))
-            .select((requests::request_id, requests::body))
-            .load(conn)
-            .map_err(StoreError::sql("read requests"))?;
-        bodies.extend(found);
-    }
-    for (id, read) in on_all_cpus(bodies, |(id, body)| (id, from_json("requests", "body", &body))) {
-        match read {
-            Ok(request) => drop(loaded.insert(id, Arc::new(request))),
-            Err(why) => drop(unread.insert(id, why)),
+    for ids in ids.chunks(BATCH) {
+        let bodies = request_bodies(conn, ids)?;
+        let read = on_all_cpus(bodies, |(id, body)| {
+            (id, from_json("requests", "body", &body).map(Arc::new))
+        });
+        for (id, read) in read {
+            match read {
+                Ok(request) => drop(loaded.insert(id, request)),
+                Err(why) => drop(unread.insert(id, why)),
+            }
         }
     }
     Ok((loaded, unread))
+}
+
+/// Reads the requests in these rows, which are sorted.
+fn request_bodies(
+    conn: &mut SqliteConnection,
+    ids: &[i64],
+) -> Result<Vec<(i64, String)>, StoreError> {
+    let mut bodies = Vec::with_capacity(ids.len());
+    for ids in ids.chunks(CHUNK) {
+        let all = requests::table.select((requests::request_id, requests::body)).into_boxed();
+        let of_these = match span(ids) {
+            Some((first, last)) => all.filter(requests::request_id.between(first, last)),
+            None => all.filter(requests::request_id.eq_any(ids)),
+        };
+        bodies.extend(of_these.load(conn).map_err(StoreError::sql("read requests"))?);
+    }
+    Ok(bodies)
 }
 
 fn load_steps(
     conn: &mut SqliteConnection,
     rows: &[JobRow],
 ) -> Result<(HashMap<i64, Vec<Step>>, Unread), StoreError> {
-    let ids: Vec<i64> = rows.iter().map(|row| row.job_id).collect();
+    let mut ids: Vec<i64> = rows.iter().map(|row| row.job_id).collect();
+    ids.sort_unstable();
     let mut loaded: HashMap<i64, Vec<Step>> = HashMap::new();
     let mut unread = Unread::new();
     for ids in ids.chunks(CHUNK) {
-        let found: Vec<StepRow> = steps::table
-            .filter(steps::job_id.eq_any(ids))
-            .select(StepRow::as_select())
-            .load(conn)
-            .map_err(StoreError::sql("read steps"))?;
+        let all = steps::table.select(StepRow::as_select()).into_boxed();
+        let of_these = match span(ids) {
+            Some((first, last)) => all.filter(steps::job_id.between(first, last)),
+            None => all.filter(steps::job_id.eq_any(ids)),
+        };
+        let found: Vec<StepRow> = of_these.load(conn).map_err(StoreError::sql("read steps"))?;
         for row in found {
             let job = row.job_id;
             match row.into_step() {
@@ -335,4 +374,28 @@ pub(super) fn launch_row(
         .map_err(StoreError::sql("find the array of a job"))?
         .ok_or_else(|| StoreError::Missing { what: format!("job {job}") })?;
     array.map_or(Ok(None), |array| of(conn, array))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_ids_without_gaps_are_a_span() {
+        assert_eq!(span(&[]), None);
+        assert_eq!(span(&[7]), Some((7, 7)));
+        assert_eq!(span(&[7, 8, 9]), Some((7, 9)));
+        for gaps in [&[7, 9][..], &[7, 7, 9], &[7, 8, 10], &[i64::MIN, i64::MAX]] {
+            assert_eq!(span(gaps), None, "{gaps:?}");
+        }
+    }
+
+    #[test]
+    fn many_items_keep_their_order_on_all_cpus() {
+        for count in [0, 1, FEW - 1, FEW, FEW + 1, 2 * FEW + 7] {
+            let items: Vec<usize> = (0..count).collect();
+            let doubled: Vec<usize> = items.iter().map(|item| 2 * item).collect();
+            assert_eq!(on_all_cpus(items, |item| 2 * item), doubled, "{count}");
+        }
+    }
 }

@@ -1,7 +1,7 @@
 //! Answers about many jobs, in parts: from memory, and from the database for jobs that are no
 //! longer in memory.
 
-use super::{Replied, Session, plain, refused};
+use super::{Hub, Replied, Session, plain, refused};
 use crate::actors::SchedulerActor;
 use crate::actors::feed::Feed;
 use crate::actors::messages::*;
@@ -71,7 +71,7 @@ impl Session {
         let query = Arc::new(query);
         // Registered before the first record is read.
         let mut feed = if query.one_moment { Some(self.changes().await?) } else { None };
-        let (live, mut unknown) = self.find(&query).await?;
+        let (live, unknown) = self.find(&query).await?;
         let mut gone = Vec::new();
         let past = self.past_query(&query, &live).await?.map(Arc::new);
         if let Some(past) = &past {
@@ -84,37 +84,30 @@ impl Session {
         let mut ids = [live.as_slice(), &gone].concat();
         ids.sort_unstable();
         let mut parts = ids.chunks(if query.brief { BRIEF_PART } else { PART });
+        let mut reading = Reading { query, past, live, unknown };
+        let first = parts.next().unwrap_or_default();
+        let mut list = reading.part(hub, first, None).await?;
         loop {
-            let (here, gone): (Vec<JobId>, Vec<JobId>) = parts
-                .next()
-                .unwrap_or_default()
-                .iter()
-                .partition(|id| live.binary_search(id).is_ok());
+            let part = match list {
+                Ok(part) => part,
+                Err(e) => return Ok(refused(Refusal::Database(e.0))),
+            };
+            let Some(next) = parts.next() else {
+                return Ok(plain(Answer::Jobs(JobList { unknown: reading.unknown, ..part })));
+            };
             // A short answer is consistent anyway.
-            let is_last_of_many = parts.len() == 0 && ids.len() > here.len() + gone.len();
-            let since = if is_last_of_many { feed.take() } else { None };
-            let since = since.map(|changes| Since { ids: live.clone(), changes });
-            let mut list = hub
-                .scheduler
-                .send(QueryJobs { query: Arc::clone(&query), ids: here, since })
-                .await?;
-            if let Some(past) = past.as_ref().filter(|_| !gone.is_empty()) {
-                match hub
-                    .readers
-                    .for_query(past)
-                    .send(PastJobs { query: Arc::clone(past), ids: gone })
-                    .await?
-                {
-                    Ok(found) => add_past(&query, &mut list, &mut unknown, found),
-                    Err(e) => return Ok(refused(Refusal::Database(e.0))),
-                }
-            }
-            if parts.len() == 0 {
-                return Ok(plain(Answer::Jobs(JobList { unknown, ..list })));
-            }
-            if hub.answers.send(&self.socket, Answer::SomeJobs(list), Vec::new()).await.is_err() {
+            let changes = if parts.len() == 0 { feed.take() } else { None };
+            let send = hub.answers.send(&self.socket, Answer::SomeJobs(part), Vec::new());
+            let (sent, read) = match changes {
+                // It includes the changes until the client has read this part.
+                Some(changes) => (send.await, reading.part(hub, next, Some(changes)).await),
+                // Read it while this part is encoded and read by the client.
+                None => tokio::join!(send, reading.part(hub, next, None)),
+            };
+            if sent.is_err() {
                 return Ok(None);
             }
+            list = read?;
         }
     }
 
@@ -237,6 +230,42 @@ impl Session {
     }
 }
 
+/// A query for jobs in memory and in the database that is answered in parts.
+struct Reading {
+    query: Arc<JobQuery>,
+    /// The query for the database, if any.
+    past: Option<Arc<JobQuery>>,
+    /// The matching records in memory.
+    live: Vec<JobId>,
+    /// The IDs named in the query that were found nowhere so far.
+    unknown: Vec<JobId>,
+}
+
+impl Reading {
+    /// Reads the records with these IDs. `changes` is the feed since before the first part if this
+    /// is the last of several parts and has to repeat the records that changed.
+    async fn part(
+        &mut self,
+        hub: &Hub,
+        ids: &[JobId],
+        changes: Option<Feed>,
+    ) -> Result<Result<JobList, ReadError>, actix::MailboxError> {
+        let (here, gone): (Vec<JobId>, Vec<JobId>) =
+            ids.iter().partition(|id| self.live.binary_search(id).is_ok());
+        let since = changes.map(|changes| Since { ids: self.live.clone(), changes });
+        let query = QueryJobs { query: Arc::clone(&self.query), ids: here, since };
+        let mut list = hub.scheduler.send(query).await?;
+        if let Some(past) = self.past.as_ref().filter(|_| !gone.is_empty()) {
+            let query = PastJobs { query: Arc::clone(past), ids: gone };
+            match hub.readers.for_query(past).send(query).await? {
+                Ok(found) => add_past(&self.query, &mut list, &mut self.unknown, found),
+                Err(e) => return Ok(Err(e)),
+            }
+        }
+        Ok(Ok(list))
+    }
+}
+
 /// Replaces unfinished records by those in memory, a few at a time, so that the scheduler can serve
 /// others in between.
 async fn refreshed(
@@ -297,5 +326,5 @@ fn add_past(query: &JobQuery, list: &mut JobList, unknown: &mut Vec<JobId>, foun
         list.jobs.push(job);
     }
     list.jobs.sort_by_key(|job| job.id);
-    list.brief.sort_by_key(|job| job.0.id);
+    list.brief.sort_by_key(|job| job.id);
 }

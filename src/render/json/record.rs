@@ -4,6 +4,7 @@
 use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
 use serde_json::Value;
+use std::rc::Rc;
 
 /// The members of an object, in any order.
 pub(crate) type Members = Vec<(&'static str, Value)>;
@@ -18,7 +19,11 @@ pub(super) use members;
 
 /// An object whose members are sorted by name, as in all other objects.
 #[derive(Debug)]
-pub struct Record(Members);
+pub struct Record {
+    members: Members,
+    /// The indices of the members, in sorted order.
+    sorted: Rc<[usize]>,
+}
 
 /// Sorts members by name. Records of one kind mostly have the same names, so the order of the last
 /// record usually holds for the next one.
@@ -26,27 +31,29 @@ pub struct Record(Members);
 pub(crate) struct Sorter {
     names: Vec<&'static str>,
     /// The indices of the names, in sorted order.
-    sorted: Vec<usize>,
+    sorted: Rc<[usize]>,
 }
 
 impl Sorter {
     pub(crate) fn record(&mut self, members: impl IntoIterator<Item = Members>) -> Record {
-        let mut all: Members = members.into_iter().flatten().collect();
+        let mut all = Members::with_capacity(self.names.len());
+        members.into_iter().for_each(|mut some| all.append(&mut some));
         // Compare pointers: an equal string at another address only costs another sort.
         let is_same = |(name, (other, _)): (&&str, &(&str, Value))| std::ptr::eq(*name, *other);
         if self.names.len() != all.len() || !self.names.iter().zip(&all).all(is_same) {
             self.names = all.iter().map(|(name, _)| *name).collect();
-            self.sorted = (0..all.len()).collect();
-            self.sorted.sort_unstable_by_key(|place| self.names[*place]);
+            let mut sorted: Vec<usize> = (0..all.len()).collect();
+            sorted.sort_unstable_by_key(|place| self.names[*place]);
+            self.sorted = sorted.into();
         }
-        Record(self.sorted.iter().map(|place| std::mem::take(&mut all[*place])).collect())
+        Record { members: all, sorted: Rc::clone(&self.sorted) }
     }
 }
 
 impl Serialize for Record {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        let mut map = to.serialize_map(Some(self.0.len()))?;
-        for (name, value) in &self.0 {
+        let mut map = to.serialize_map(Some(self.members.len()))?;
+        for (name, value) in self.sorted.iter().map(|place| &self.members[*place]) {
             map.serialize_entry(name, value)?;
         }
         map.end()
@@ -54,7 +61,7 @@ impl Serialize for Record {
 }
 
 impl From<Record> for Value {
-    fn from(Record(members): Record) -> Self {
+    fn from(Record { members, .. }: Record) -> Self {
         Value::Object(members.into_iter().map(|(name, value)| (name.to_owned(), value)).collect())
     }
 }

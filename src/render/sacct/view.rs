@@ -108,6 +108,14 @@ impl Default for Options<'_> {
     }
 }
 
+impl Options<'_> {
+    /// Returns whether any step of a batch script may be printed: a table with bars has them only
+    /// if they are named.
+    pub fn shows_batch_steps(&self) -> bool {
+        !self.layout.is_barred() || self.refs.iter().any(|r| r.step == Some(StepId::Batch))
+    }
+}
+
 /// Prints the records as sacct does. They must already be filtered and sorted.
 pub fn print(jobs: &[JobView], options: &Options<'_>, ctx: &Ctx) -> String {
     let mut listing = Listing::new(options);

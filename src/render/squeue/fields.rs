@@ -295,6 +295,7 @@ mod tests {
     use slotd_model::brief::BriefJob;
     use slotd_model::job::Hold;
     use slotd_model::request::JobKind;
+    use slotd_model::view::JobView;
     use slotd_model::{End, JobState, Reason};
 
     #[test]
@@ -330,7 +331,8 @@ mod tests {
         let ctx = ctx();
         for whole in &jobs {
             let sent = serde_json::to_string(&BriefJob::of(&whole.job)).unwrap();
-            let BriefJob(brief) = serde_json::from_str(&sent).unwrap();
+            let brief: BriefJob = serde_json::from_str(&sent).unwrap();
+            let brief = JobView::from(brief);
             let (whole, brief) = (std::slice::from_ref(whole), std::slice::from_ref(&brief));
             let (whole, brief) = (rows(whole, false, &[]), rows(brief, false, &[]));
             for field in Squeue::fields().iter().filter(|field| field.need == Need::Brief) {

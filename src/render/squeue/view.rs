@@ -5,6 +5,7 @@ use crate::sort::Order;
 use crate::squeue::fields::Squeue;
 use crate::squeue::rows::rows;
 use crate::{Columns, Ctx, layout, sort};
+use slotd_model::brief::BriefJob;
 use slotd_model::view::JobView;
 use slotd_model::{ArrayRole, JobRef};
 
@@ -83,6 +84,9 @@ impl Default for Options<'_> {
     }
 }
 
+/// The number of brief jobs to show at once: their views stay in the CPU caches.
+const AT_ONCE: usize = 32;
+
 /// A listing of jobs that are already filtered and arrive in batches. Most jobs are stored only as
 /// text.
 pub struct Listing<'a> {
@@ -90,6 +94,8 @@ pub struct Listing<'a> {
     refs: &'a [JobRef],
     /// Array records are stored, since only the end shows which of them share a row.
     of_arrays: Vec<JobView>,
+    /// The views that brief jobs are shown through, a few at a time.
+    views: Vec<JobView>,
     order: Order<Squeue>,
     printer: Printer<Squeue>,
 }
@@ -98,7 +104,8 @@ impl<'a> Listing<'a> {
     pub fn new(options: Options<'a>) -> Self {
         let Options { layout, header, each_task, sort, refs } = options;
         let (order, printer) = (Order::by(sort), Printer::unordered(layout, header));
-        Listing { each_task, refs, of_arrays: Vec::new(), order, printer }
+        let (of_arrays, views) = (Vec::new(), vec![JobView::default(); AT_ONCE]);
+        Listing { each_task, refs, of_arrays, views, order, printer }
     }
 
     pub fn add(&mut self, jobs: Vec<JobView>, ctx: &Ctx) {
@@ -109,6 +116,27 @@ impl<'a> Listing<'a> {
         let (plain, of_arrays): (Vec<_>, Vec<_>) = jobs.into_iter().partition(is_plain);
         self.take(&plain, ctx);
         self.of_arrays.extend(of_arrays);
+    }
+
+    /// Like [`Self::add`], for brief jobs.
+    pub fn add_brief(&mut self, jobs: Vec<BriefJob>, ctx: &Ctx) {
+        let mut views = std::mem::take(&mut self.views);
+        let mut jobs = jobs.into_iter();
+        while jobs.len() > 0 {
+            let mut used = 0;
+            while let Some(view) = views.get_mut(used)
+                && let Some(job) = jobs.next()
+            {
+                if job.role == ArrayRole::None {
+                    job.put_into(view);
+                    used += 1;
+                } else {
+                    self.of_arrays.push(JobView::from(job));
+                }
+            }
+            self.take(&views[..used], ctx);
+        }
+        self.views = views;
     }
 
     fn take(&mut self, jobs: &[JobView], ctx: &Ctx) {
@@ -165,6 +193,23 @@ mod tests {
 
     fn percent(text: &str) -> Options<'static> {
         with(Layout::parse(text).unwrap())
+    }
+
+    #[test]
+    fn brief_jobs_are_listed_like_others() {
+        // More than are shown at once, with records of an array in between.
+        let plain = (1..100).map(|id| job(id, &format!("j{}", id % 7)).limit(id.into()).build());
+        let mut jobs: Vec<JobView> = plain.chain(array()).collect();
+        jobs.extend((200..240).map(|id| job(id, "later").running(4).build()));
+        let options = percent("%i|%P|%j|%u|%t|%M|%l|%R");
+        for each_task in [false, true] {
+            let options = Options { each_task, ..options.clone() };
+            let mut listing = Listing::new(options.clone());
+            for some in jobs.chunks(45) {
+                listing.add_brief(some.iter().map(|job| BriefJob::of(job)).collect(), &ctx());
+            }
+            assert_eq!(listing.end(&ctx()), print(&jobs, &options, &ctx()));
+        }
     }
 
     #[test]

@@ -62,18 +62,14 @@ impl Records {
         let group_id = facts.array.unwrap_or(id);
         if !state.is_terminal() {
             let names = self.names.entry(request.uid).or_default();
-            if !names.contains_key(&request.name) {
-                names.insert(request.name.clone(), NameGroup::default());
+            let name = names.entry(request.name.clone()).or_default();
+            *name.live.entry(group_id).or_default() += 1;
+            if state.is_active() {
+                *name.active.entry(group_id).or_default() += 1;
             }
-            if let Some(name) = names.get_mut(&request.name) {
-                *name.live.entry(group_id).or_default() += 1;
-                if state.is_active() {
-                    *name.active.entry(group_id).or_default() += 1;
-                }
-                let is_singleton = request.dependency.terms.contains(&DependencyTerm::Singleton);
-                if facts.is_pending() && is_singleton {
-                    name.singletons.insert((group_id, id));
-                }
+            let is_singleton = request.dependency.terms.contains(&DependencyTerm::Singleton);
+            if facts.is_pending() && is_singleton {
+                name.singletons.insert((group_id, id));
             }
         }
         let (running, pending) = facts.load();
