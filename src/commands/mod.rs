@@ -10,6 +10,7 @@ use crate::client::connection::{ClientError, Connection};
 use crate::commands::pages::texts::Page;
 use crate::daemon::CGROUP_KEY;
 use nix::sys::signal::SigHandler;
+use slotd_model::license::LicenseFault;
 use slotd_model::view::{JobList, JobView, NodeView};
 use slotd_model::{Refusal, StepKey};
 use slotd_parse::suggest;
@@ -323,6 +324,9 @@ pub fn known_names(why: &Refusal) -> Option<String> {
         Refusal::MissingFeature { wanted, known }
         | Refusal::UnknownPreference { wanted, known } => ("features", wanted, known),
         Refusal::UnknownGpuModel { model, known } => ("GPU models", model, known),
+        Refusal::InvalidLicenses(LicenseFault::Unknown { name, known }) if !known.is_empty() => {
+            ("licenses", name, known)
+        }
         _ => return None,
     };
     let is_unknown = |word: &&str| !word.is_empty() && !known.iter().any(|name| name == word);
