@@ -12,7 +12,7 @@ use crate::daemon::CGROUP_KEY;
 use nix::sys::signal::SigHandler;
 use slotd_model::license::LicenseFault;
 use slotd_model::view::{JobList, JobView, NodeView};
-use slotd_model::{Refusal, StepKey};
+use slotd_model::{Reason, Refusal, StepKey};
 use slotd_parse::suggest;
 use slotd_protocol::answer::{Answer, Outcome};
 use slotd_protocol::request::Request;
@@ -308,6 +308,16 @@ impl From<ClientError> for CliError {
 /// Returns the error for a refused request. `what` is the operation: `Batch job submission failed`.
 pub fn refused(what: &str, why: &Refusal) -> CliError {
     CliError::error(1, why.lines(what).join("\n")).maybe_hint(known_names(why))
+}
+
+/// Returns the error for a job with `--immediate` that could not start.
+pub fn not_immediate(view: &JobView, origin: &Origin) -> CliError {
+    let why = match view.run.reason {
+        Reason::Licenses => "Job dependency problem",
+        _ => "Requested nodes are busy",
+    };
+    let code = origin.exit_code("SLURM_EXIT_IMMEDIATE");
+    CliError::error(code, format!("Unable to allocate resources: {why}"))
 }
 
 /// Returns the hint for a refusal: the known names if a name is unknown, or a note that there is
