@@ -25,8 +25,9 @@ use crate::actors::scheduler::{Due, SchedulerActor, SchedulerOutputs};
 use actix::prelude::*;
 use slotd_model::dependency::DependencyKind;
 use slotd_model::job::{Client, ClientProcess};
+use slotd_model::license::{self, License};
 use slotd_model::query::JobQuery;
-use slotd_model::request::{JobKind, Sharing};
+use slotd_model::request::{JobKind, KeptText, Sharing};
 use slotd_model::update::Update;
 use slotd_model::{
     ArrayRole, BootId, ClockBase, End, ExitCode, ExitRecord, Job, JobId, JobRef, JobState, Moment,
@@ -58,6 +59,8 @@ const EVENTS: u32 = 250;
 const CPUS: u32 = 4;
 const MEMORY_MB: u64 = 1000;
 const GPUS: u32 = 2;
+
+const LICENSES: [(&str, u32); 2] = [("disk", 1), ("seat", 2)];
 
 /// The maximum number of unfinished jobs, kept small so that much happens to each job.
 const MOST_JOBS: usize = 25;
@@ -269,6 +272,12 @@ impl World {
 
     fn chance(&mut self, percent: u32) -> bool {
         self.rng.u32(0..100) < percent
+    }
+
+    /// Draws a request for licenses.
+    fn some_licenses(&mut self) -> &'static str {
+        const REQUESTS: [&str; 5] = ["disk", "seat", "seat:2", "seat,disk", "disk:0"];
+        REQUESTS[self.rng.usize(..REQUESTS.len())]
     }
 
     fn log(&self, what: impl FnOnce() -> String) {
@@ -497,9 +506,21 @@ impl World {
             assert!(ids.iter().all(|id| *id < most), "{ids:?}");
         }
         assert!(memory <= MEMORY_MB, "job {id} starts: {memory} MB are in use");
+        self.check_licenses(alive().map(|job| job.id).chain([id]), id);
         let exclusive = |job: &Job| job.request.sharing == Sharing::Exclusive;
         let lonely = exclusive(job) || alive().any(|job| exclusive(job));
         assert!(!lonely || alive().count() == 0, "job {id} starts beside an exclusive one");
+    }
+
+    /// Checks that these jobs hold no more licenses than there are.
+    fn check_licenses(&self, alive: impl Iterator<Item = JobId>, starting: JobId) {
+        let alive: Vec<JobId> = alive.collect();
+        for (name, most) in LICENSES {
+            let request = |id: &JobId| self.disk.stored.jobs.get(id)?.request.licenses.as_deref();
+            let asked = alive.iter().filter_map(request).filter_map(license::parse).flatten();
+            let held: u32 = asked.filter(|(asked, _)| *asked == name).map(|(_, count)| count).sum();
+            assert!(held <= most, "job {starting} starts: {held} licenses of {name} are in use");
+        }
     }
 
     fn check_after(&self, job: &Job, kind: DependencyKind, target: JobId) {
@@ -633,7 +654,11 @@ impl Play {
             is_verbose: std::env::var_os("SLOTD_SIM_SEED").is_some(),
             stats: Stats::default(),
         };
-        Play { world: Rc::new(RefCell::new(world)), config: config(host(CPUS, MEMORY_MB, GPUS)) }
+        let license =
+            |(name, count): &(&str, u32)| License { name: (*name).to_owned(), count: *count };
+        let licenses = LICENSES.iter().map(license).collect();
+        let config = Config { licenses, ..config(host(CPUS, MEMORY_MB, GPUS)) };
+        Play { world: Rc::new(RefCell::new(world)), config }
     }
 
     /// Starts a daemon from the database.
@@ -791,6 +816,9 @@ impl Play {
         if world.chance(60) {
             request = request.limit(world.rng.u64(1..300));
         }
+        if world.chance(30) {
+            request = request.licenses(world.some_licenses());
+        }
         let mut after = None;
         let known: Vec<JobId> = world.promises.keys().copied().collect();
         if world.chance(25) && !known.is_empty() {
@@ -893,8 +921,13 @@ impl Play {
             75..82 => self.control(id, ControlAction::Release),
             82..87 => self.control(id, ControlAction::Requeue),
             87..91 => self.control(id, ControlAction::Suspend),
-            91..96 => self.control(id, ControlAction::Resume),
-            96..98 => self.control(id, ControlAction::Update(vec![Update::TimeLimit(Some(500))])),
+            91..95 => self.control(id, ControlAction::Resume),
+            95 => self.control(id, ControlAction::Update(vec![Update::TimeLimit(Some(500))])),
+            96..98 => {
+                let licenses = self.world.borrow_mut().some_licenses().to_owned();
+                let update = Update::Text(KeptText::Licenses, licenses);
+                self.control(id, ControlAction::Update(vec![update]));
+            }
             _ => self.control(id, ControlAction::Top),
         }
     }

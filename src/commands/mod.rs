@@ -10,8 +10,9 @@ use crate::client::connection::{ClientError, Connection};
 use crate::commands::pages::texts::Page;
 use crate::daemon::CGROUP_KEY;
 use nix::sys::signal::SigHandler;
+use slotd_model::license::LicenseFault;
 use slotd_model::view::{JobList, JobView, NodeView};
-use slotd_model::{Refusal, StepKey};
+use slotd_model::{Reason, Refusal, StepKey};
 use slotd_parse::suggest;
 use slotd_protocol::answer::{Answer, Outcome};
 use slotd_protocol::request::Request;
@@ -309,6 +310,16 @@ pub fn refused(what: &str, why: &Refusal) -> CliError {
     CliError::error(1, why.lines(what).join("\n")).maybe_hint(known_names(why))
 }
 
+/// Returns the error for a job with `--immediate` that could not start.
+pub fn not_immediate(view: &JobView, origin: &Origin) -> CliError {
+    let why = match view.run.reason {
+        Reason::Licenses => "Job dependency problem",
+        _ => "Requested nodes are busy",
+    };
+    let code = origin.exit_code("SLURM_EXIT_IMMEDIATE");
+    CliError::error(code, format!("Unable to allocate resources: {why}"))
+}
+
 /// Returns the hint for a refusal: the known names if a name is unknown, or a note that there is
 /// only one host.
 pub fn known_names(why: &Refusal) -> Option<String> {
@@ -323,6 +334,9 @@ pub fn known_names(why: &Refusal) -> Option<String> {
         Refusal::MissingFeature { wanted, known }
         | Refusal::UnknownPreference { wanted, known } => ("features", wanted, known),
         Refusal::UnknownGpuModel { model, known } => ("GPU models", model, known),
+        Refusal::InvalidLicenses(LicenseFault::Unknown { name, known }) if !known.is_empty() => {
+            ("licenses", name, known)
+        }
         _ => return None,
     };
     let is_unknown = |word: &&str| !word.is_empty() && !known.iter().any(|name| name == word);

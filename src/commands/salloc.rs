@@ -5,7 +5,7 @@ use super::launch::{
     stays_until_back, tell, verdict,
 };
 use super::output::print;
-use super::{Done, Entry, paths, refused, submitting_origin, unexpected};
+use super::{Done, Entry, not_immediate, paths, refused, submitting_origin, unexpected};
 use crate::args::choices::{Applet, Reader, definition};
 use crate::args::error::{CliError, Mark};
 use crate::args::getopt::Operands;
@@ -256,10 +256,7 @@ impl Session {
         };
         let view = match wait_for_grant(conn, caller, job, &mut queued)? {
             Grant::Granted(view) => view,
-            Grant::Ended(_) if immediate => {
-                let text = "Unable to allocate resources: Requested nodes are busy";
-                return Err(CliError::error(self.origin.exit_code("SLURM_EXIT_IMMEDIATE"), text));
-            }
+            Grant::Ended(view) if immediate => return Err(not_immediate(&view, &self.origin)),
             Grant::Ended(_) => {
                 return Err(CliError::new(Mark::Plain, 1, "Job has been cancelled")
                     .and(Mark::Plain, format!("Job allocation {job} has been revoked."))

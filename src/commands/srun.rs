@@ -9,7 +9,9 @@ use super::launch::{
     caller, check_work_dir, client, hand_in, print_defined, print_start, stays_until_back, tell,
 };
 use super::output::print;
-use super::{Done, Entry, paths, refused, submitting_origin, trial_refused, unexpected};
+use super::{
+    Done, Entry, not_immediate, paths, refused, submitting_origin, trial_refused, unexpected,
+};
 use crate::args::choices::{Applet, Reader, definition};
 use crate::args::error::{CliError, Mark};
 use crate::args::getopt::Operands;
@@ -389,8 +391,7 @@ impl Session {
 
     fn revoked(&self, job: JobId, view: &JobView) -> CliError {
         if self.srun.request.immediate_secs.is_some() {
-            let code = self.origin.exit_code("SLURM_EXIT_IMMEDIATE");
-            return CliError::error(code, "Unable to allocate resources: Requested nodes are busy");
+            return not_immediate(view, &self.origin);
         }
         if view.run.reason == Reason::CancelledByUser {
             return CliError::new(Mark::Plain, 1, "Job has been cancelled")

@@ -38,6 +38,7 @@ pub fn core_config(
         partitions: Vec::new(),
         all_partitions: Vec::new(),
         limits: site.limits,
+        licenses: site.licenses,
         zone: zone::local().into(),
         host,
         capacities,

@@ -1,10 +1,12 @@
-//! `slotd.toml`: the owner's settings for the capacity of the host, its partitions, and limits.
+//! `slotd.toml`: the owner's settings for the capacity of the host, its partitions, limits and
+//! licenses.
 //!
 //! An invalid file is refused as a whole. The error names the line, the value and the expected
 //! form.
 
 use serde::Deserialize;
 use slotd_model::Partition;
+use slotd_model::license::License;
 use slotd_model::limit::Limit;
 use slotd_parse::capacity::{self, Capacity};
 use slotd_parse::partition::{self, PartitionError, Written};
@@ -25,6 +27,7 @@ pub struct Site {
     pub mem_mb: Option<Capacity>,
     pub partitions: Vec<Partition>,
     pub limits: Vec<Limit>,
+    pub licenses: Vec<License>,
     pub lines: Lines,
 }
 
@@ -113,6 +116,8 @@ struct File {
     partition: Vec<Spanned<Entry>>,
     #[serde(default)]
     limit: Vec<Spanned<Entry>>,
+    #[serde(default)]
+    license: Vec<Spanned<Entry>>,
 }
 
 type Entry = BTreeMap<Spanned<String>, Spanned<Value>>;
@@ -175,7 +180,8 @@ fn parse(text: &str) -> Result<Site, Wrong> {
         read_limit(entry.into_inner(), at, &line)
     });
     let limits = limits.collect::<Result<_, _>>()?;
-    Ok(Site { cpus, mem_mb, partitions, limits, lines })
+    let licenses = read_licenses(file.license, &line)?;
+    Ok(Site { cpus, mem_mb, partitions, limits, licenses, lines })
 }
 
 /// Returns a value as it would be written after `KEY=`.
@@ -237,6 +243,54 @@ fn read_limit(
     Ok(limit)
 }
 
+/// Returns the licenses, ordered by name.
+fn read_licenses(
+    entries: Vec<Spanned<Entry>>,
+    line: &impl Fn(usize) -> Option<usize>,
+) -> Result<Vec<License>, Wrong> {
+    let mut licenses: BTreeMap<String, License> = BTreeMap::new();
+    for entry in entries {
+        let at = line(entry.span().start);
+        let license = read_license(entry.into_inner(), at, line)?;
+        let name = license.name.clone();
+        if licenses.insert(name.clone(), license).is_some() {
+            return Err((at, format!("duplicate license {name}: rename one of them")));
+        }
+    }
+    Ok(licenses.into_values().collect())
+}
+
+fn read_license(
+    entry: Entry,
+    at: Option<usize>,
+    line: &impl Fn(usize) -> Option<usize>,
+) -> Result<License, Wrong> {
+    let (mut name, mut count) = (None, None);
+    for (key, value) in &entry {
+        let (at, key) = (line(key.span().start), key.get_ref().as_str());
+        let wrong = |what: &str| (at, format!("{key} = {}: expected {what}", value.get_ref()));
+        match (key, value.get_ref()) {
+            ("name", Value::String(text)) if is_name(text) => name = Some(text.clone()),
+            ("name", _) => return Err(wrong(NAME)),
+            ("count", value) => {
+                let number = value.as_integer().and_then(|number| u32::try_from(number).ok());
+                let number = number.ok_or_else(|| {
+                    wrong("the number of these licenses that jobs may hold together")
+                })?;
+                count = Some(number);
+            }
+            _ => {
+                let what = format!("unknown key {key} in a license: expected name or count");
+                return Err((at, what));
+            }
+        }
+    }
+    let name = name.ok_or_else(|| (at, "a license needs a name: add name = \"...\"".to_owned()))?;
+    let count =
+        count.ok_or_else(|| (at, format!("license {name} needs a count: add count = ...")))?;
+    Ok(License { name, count })
+}
+
 fn read_partition(
     entry: Entry,
     at: Option<usize>,
@@ -248,7 +302,7 @@ fn read_partition(
         let wrong = |what: &str| (at, format!("{name} = {}: expected {what}", value.get_ref()));
         match (name, value.get_ref()) {
             ("name", Value::String(text)) if is_name(text) => partition.name.clone_from(text),
-            ("name", _) => return Err(wrong("letters, digits, '_', '-' and '.'")),
+            ("name", _) => return Err(wrong(NAME)),
             ("gpu", Value::Boolean(yes)) => partition.is_gpu = *yes,
             ("gpu", _) => {
                 return Err(wrong("true or false: whether jobs that request no GPU get one"));
@@ -286,6 +340,9 @@ fn set(
         }
     })
 }
+
+/// The form of the name of a partition or license.
+const NAME: &str = "letters, digits, '_', '-' and '.'";
 
 fn is_name(text: &str) -> bool {
     !text.is_empty() && text.chars().all(|c| c.is_ascii_alphanumeric() || "_-.".contains(c))
@@ -328,6 +385,15 @@ mod tests {
     }
 
     #[test]
+    fn licenses_are_ordered_by_name() {
+        let site = parse(
+            "[[license]]\nname = \"matlab\"\ncount = 3\n[[license]]\nname = \"foo\"\ncount = 0\n",
+        );
+        let shown: Vec<String> = site.unwrap().licenses.iter().map(ToString::to_string).collect();
+        assert_eq!(shown, ["foo:0", "matlab:3"]);
+    }
+
+    #[test]
     fn error_names_the_line_and_the_expected_value() {
         let named = "[[partition]]\nname = \"a\"\n";
         for (text, line, what) in [
@@ -340,7 +406,7 @@ mod tests {
             (
                 "cpu = 4\n",
                 1,
-                "unknown field `cpu`, expected one of `cpus`, `memory_mb`, `partition`, `limit`",
+                "unknown field `cpu`, expected one of `cpus`, `memory_mb`, `partition`, `limit`, `license`",
             ),
             (
                 &format!("{named}max_tiem = 5\n"),
@@ -384,6 +450,22 @@ mod tests {
                 2,
                 "unknown key user in a limit: expected account, name, jobs or cpus",
             ),
+            ("[[license]]\nname = \"\"\ncount = 1\n", 2, "name = \"\": expected letters, digits"),
+            ("[[license]]\nname = \"a:b\"\ncount = 1\n", 2, "name = \"a:b\": expected letters"),
+            (
+                "[[license]]\nname = \"a\"\ncount = -1\n",
+                3,
+                "count = -1: expected the number of these licenses that jobs may hold together",
+            ),
+            ("[[license]]\nname = \"a\"\ncount = \"2\"\n", 3, "count = \"2\": expected the number"),
+            ("[[license]]\ncount = 1\n", 1, "a license needs a name: add name = "),
+            ("[[license]]\nname = \"a\"\n", 1, "license a needs a count: add count = ..."),
+            (
+                "[[license]]\nname = \"a\"\nservers = 1\n",
+                3,
+                "unknown key servers in a license: expected name or count",
+            ),
+            (&"[[license]]\nname = \"a\"\ncount = 1\n".repeat(2), 4, "duplicate license a"),
             (
                 &"[[limit]]\nname = \"a\"\njobs = 1\n".repeat(65),
                 193,

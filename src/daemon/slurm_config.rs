@@ -8,6 +8,7 @@
 use super::core_config::or_null;
 use super::sendmail;
 use super::settings::Settings;
+use slotd_model::license::License;
 use slotd_sched::Config;
 use slotd_sys::paths::Paths;
 use slotd_sys::user;
@@ -44,6 +45,12 @@ fn secs(secs: u64) -> String {
 fn owner() -> String {
     let (uid, _) = user::current();
     format!("{}({uid})", user::user_name(uid))
+}
+
+/// Returns the licenses as in slurm.conf.
+fn joined(licenses: &[License]) -> Option<String> {
+    let words: Vec<String> = licenses.iter().map(License::to_string).collect();
+    (!words.is_empty()).then(|| words.join(","))
 }
 
 fn log_level(settings: &Settings) -> String {
@@ -138,7 +145,7 @@ const KEYS: &[Key] = &[
     of("KillWait", |settings, _| secs(settings.kill_wait.as_secs())),
     is("LaunchParameters", "(null)"),
     is("LaunchType", "launch/slotd"),
-    is("Licenses", "(null)"),
+    of("Licenses", |_, core| or_null(joined(&core.licenses))),
     is("LogTimeFormat", "iso8601_ms"),
     is("MailDomain", "(null)"),
     of("MailProg", |settings, _| {

@@ -27,6 +27,7 @@ pub mod host_use;
 pub mod hostlist;
 pub mod ids;
 pub mod job;
+pub mod license;
 pub mod limit;
 pub mod mail;
 pub mod memo;

@@ -2,6 +2,7 @@
 //! commands share them.
 
 use crate::array::TaskSet;
+use crate::license;
 use crate::{ArrayRole, Job, JobId, JobRef, JobRequest, JobState, Reason, Timestamp, is_default};
 use serde::{Deserialize, Serialize};
 
@@ -142,6 +143,13 @@ impl JobQuery {
             && self.matches_time_and_state(job)
     }
 
+    fn matches_licenses(&self, asked: Option<&str>) -> bool {
+        self.licenses.is_empty()
+            || asked.is_some_and(|asked| {
+                self.licenses.iter().any(|wanted| license::names(asked, wanted))
+            })
+    }
+
     fn matches_reason(&self, reason: Reason) -> bool {
         among(&self.reasons, reason.slurm_name()) || among(&self.reasons, reason.name())
     }
@@ -176,7 +184,7 @@ impl JobQuery {
             && among(&self.qos, request.qos.as_deref().unwrap_or("normal"))
             && among(&self.reservations, request.reservation.as_deref())
             && among(&self.wckeys, request.wckey.as_deref())
-            && among(&self.licenses, request.licenses.as_deref())
+            && self.matches_licenses(request.licenses.as_deref())
             && among(
                 &self.constraints,
                 request.constraint.as_ref().map(ToString::to_string).as_deref(),

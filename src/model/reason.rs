@@ -49,6 +49,7 @@ reasons! {
         "The jobs of its account or name have reached their limit of running jobs.";
     AssocGrpCpuLimit => "AssocGrpCpuLimit",
         "With this job, the jobs of its account or name would exceed their limit of CPUs.";
+    Licenses => "Licenses", "Other jobs hold the licenses that it needs.";
     NonZeroExitCode => "NonZeroExitCode", "It ended with an exit code other than 0.";
     RaisedSignal => "RaisedSignal", "A signal ended it.";
     TimeLimit => "TimeLimit", "It reached its time limit.";

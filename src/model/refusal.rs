@@ -7,6 +7,7 @@
 use crate::array::ArraySpec;
 use crate::dependency::DependencyTerm;
 use crate::gpu::GpuShare;
+use crate::license::LicenseFault;
 use crate::node::{NodeParts, ranges};
 use crate::partition::PartitionState;
 use crate::{JobId, JobRef, StepId, StoreFault, Tres, is_default};
@@ -115,8 +116,7 @@ pub enum Refusal {
     UnknownNode(String),
     /// slotd has no reservations.
     UnknownReservation(String),
-    /// slotd has no licenses.
-    UnknownLicense(String),
+    InvalidLicenses(LicenseFault),
     NodeExcluded(String),
     MissingFeature {
         /// The constraint as the user wrote it.
@@ -265,9 +265,7 @@ impl Refusal {
             Refusal::UnknownReservation(name) => {
                 format!("no such reservation: {name} (slotd has no reservations)")
             }
-            Refusal::UnknownLicense(name) => {
-                format!("no such license: {name} (slotd has no licenses)")
-            }
+            Refusal::InvalidLicenses(fault) => fault.to_string(),
             Refusal::NodeExcluded(name) => format!("the only node is excluded: {name}"),
             Refusal::MissingFeature { wanted, .. } | Refusal::UnknownPreference { wanted, .. } => {
                 format!("no such features on this host: {wanted}")
@@ -466,7 +464,7 @@ impl fmt::Display for Refusal {
             Refusal::NodeCount => "Node count specification invalid",
             Refusal::UnknownNode(_) => "Invalid node name specified",
             Refusal::UnknownReservation(_) => "Requested reservation is invalid",
-            Refusal::UnknownLicense(_) => "Invalid license specification",
+            Refusal::InvalidLicenses(_) => "Invalid license specification",
             Refusal::MissingFeature { .. } => "Invalid feature specification",
             Refusal::UnknownPreference { .. } => "Invalid preferred feature specification",
             Refusal::ArrayTooLarge { .. } => "Invalid job array specification",

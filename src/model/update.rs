@@ -176,9 +176,6 @@ impl Update {
             Update::Text(KeptText::Reservation, name) if !name.is_empty() => {
                 return Err(Refusal::UnknownReservation(name.clone()));
             }
-            Update::Text(KeptText::Licenses, name) if !name.is_empty() => {
-                return Err(Refusal::UnknownLicense(name.clone()));
-            }
             // An empty string removes the old value, as in Slurm.
             Update::Text(which, text) => {
                 *which.of_mut(request) = Some(text.clone()).filter(|text| !text.is_empty())

@@ -5,6 +5,7 @@
 
 use crate::brief::BriefJob;
 use crate::cpu_use::CpusElsewhere;
+use crate::license::LicenseUse;
 use crate::limit::Limit;
 use crate::node::{NodeReason, Outage};
 use crate::partition::Host;
@@ -127,6 +128,9 @@ pub struct NodeView {
     /// The owner's limits on groups of jobs.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub limits: Vec<Limit>,
+    /// The licenses, ordered by name.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub licenses: Vec<LicenseUse>,
     pub daemon_start: Timestamp,
     /// The one-minute load average times 100, as Slurm's `CPULoad` prints it.
     pub load_centi: u32,

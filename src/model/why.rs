@@ -2,6 +2,7 @@
 //!
 //! Times are serialized as whole seconds since 1970, for readers of the JSON output.
 
+use crate::license::LicenseShortage;
 use crate::partition::PartitionState;
 use crate::{JobId, JobState, Reason, Timestamp, Tres, is_default};
 use serde::{Deserialize, Serialize};
@@ -60,6 +61,8 @@ pub enum What {
         jobs: u32,
         cpus: u32,
     },
+    /// Other jobs hold a license that it needs, or there are not that many.
+    License(LicenseShortage),
     /// The job needs more than an empty host has.
     TooLarge {
         partition: String,

@@ -183,6 +183,7 @@ pub fn node(gpus: u32) -> NodeView {
         closed_cpus: 0,
         outages: Vec::new(),
         limits: Vec::new(),
+        licenses: Vec::new(),
         host: Host {
             name: "vm".to_owned(),
             cpu_ids: vec![0, 1],

@@ -223,6 +223,9 @@ fn why_ended(view: &JobView, ctx: &Ctx, names: &Names<'_>) -> Option<String> {
         (JobState::Ended(End::Cancelled), Reason::Resources) => {
             "It could not start immediately (--immediate): resources were not free.".to_owned()
         }
+        (JobState::Ended(End::Cancelled), Reason::Licenses) => {
+            "It could not start immediately (--immediate): its licenses were not free.".to_owned()
+        }
         (JobState::Ended(End::Cancelled), _) => match run.cancelled_by {
             Some(uid) => format!("User {} cancelled it.", (names.user)(uid)),
             None => format!("It was cancelled: {}.", run.reason),

@@ -7,9 +7,10 @@ use super::lengths;
 use super::resources::Resources;
 use super::resources::capacity::{CpuSharing, Want};
 use super::resources::gpu_pool::is_model;
-use super::resources::limits::LimitSet;
+use super::resources::limits::{LimitSet, index_of};
 use super::sizes::{check_shape, check_size, size};
 use super::types::{Config, Submission};
+use slotd_model::license::{self, LicenseFault};
 use slotd_model::partition::PartitionState;
 use slotd_model::request::{GpuRequest, JobKind};
 use slotd_model::{Job, JobRequest, Partition, Refusal, Tres};
@@ -34,6 +35,7 @@ impl Config {
         }
         self.check_hosts(request)?;
         check_absent(request)?;
+        self.check_licenses(request)?;
         check_shape(request, &self.host.topology)?;
         if let Some(wanted) = &request.constraint {
             self.host.check_features(wanted)?;
@@ -143,6 +145,27 @@ impl Config {
         }
     }
 
+    /// Fails if the host does not have the requested licenses.
+    pub(crate) fn check_licenses(&self, request: &JobRequest) -> Result<(), Refusal> {
+        let Some(text) = &request.licenses else { return Ok(()) };
+        let wrong = |fault| Err(Refusal::InvalidLicenses(fault));
+        let Some(asked) = license::parse(text) else {
+            return wrong(LicenseFault::Malformed(text.clone()));
+        };
+        for (name, asked) in asked {
+            let name = name.to_owned();
+            let Some(at) = index_of(&name, &self.licenses) else {
+                let known = self.licenses.iter().map(|license| license.name.clone()).collect();
+                return wrong(LicenseFault::Unknown { name, known });
+            };
+            let there = self.licenses[at].count;
+            if asked > there {
+                return wrong(LicenseFault::TooMany { name, asked, there });
+            }
+        }
+        Ok(())
+    }
+
     pub(crate) fn unknown_partition(&self, name: &str) -> Refusal {
         let known = self.partitions.iter().map(|partition| partition.name.clone()).collect();
         let lacks_gpus = self.all_partitions.iter().any(|hidden| hidden.name == name);
@@ -175,11 +198,9 @@ impl Resources {
     }
 }
 
-/// Refuses reservations and licenses: Slurm has them by name, but a single host has none, so the
-/// job would wait forever.
+/// Refuses reservations: Slurm has them by name, but a single host has none, so the job would wait
+/// forever.
 fn check_absent(request: &JobRequest) -> Result<(), Refusal> {
-    if let Some(name) = &request.reservation {
-        return Err(Refusal::UnknownReservation(name.clone()));
-    }
-    request.licenses.as_ref().map_or(Ok(()), |name| Err(Refusal::UnknownLicense(name.clone())))
+    let name = request.reservation.as_ref();
+    name.map_or(Ok(()), |name| Err(Refusal::UnknownReservation(name.clone())))
 }

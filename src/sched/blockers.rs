@@ -65,13 +65,15 @@ impl Core {
     ) -> Option<(Choice<'a>, Reason)> {
         let open = Choice::all(&record.job, self.resources.config())
             .filter(|choice| self.resources.gate_in(choice, now).is_none());
-        open.map(|choice| (choice, self.reason_in(&choice))).min_by_key(
-            |(_, reason)| match reason {
-                Reason::None => 0,
-                Reason::Priority => 2,
-                _ => 1,
-            },
-        )
+        open.map(|choice| {
+            let reason = self.reason_in(&choice);
+            (choice, reason)
+        })
+        .min_by_key(|(_, reason)| match reason {
+            Reason::None => 0,
+            Reason::Priority => 2,
+            _ => 1,
+        })
     }
 
     /// Returns the first record among those that wait for the same resources. A job at a limit
@@ -92,9 +94,10 @@ impl Core {
     fn reason_in(&self, choice: &Choice) -> Reason {
         let (id, want) = (choice.job.id, choice.want());
         let (capacity, host) = (self.resources.ledger().capacity(), self.resources.host());
-        let own_limit =
-            capacity.limit_reached(&want.place, want.tres.cpus, host).map(|reached| reached.reason);
-        let of_expanded = || self.limit_of_expanded(id, want.tres.cpus, |reached| reached.reason);
+        let own_limit = capacity
+            .limit_reached(&want.place, want.tres.cpus, host)
+            .map(|reached| reached.reason());
+        let of_expanded = || self.limit_of_expanded(id, want.tres.cpus, |reached| reached.reason());
         if let Some(reason) = own_limit.or_else(of_expanded) {
             return reason;
         }
@@ -128,7 +131,7 @@ impl Core {
         capacity.give(held);
         capacity
             .limit_reached(
-                &held.place,
+                &held.place.with_its_licenses(),
                 held.alloc.tres.cpus.saturating_add(more_cpus),
                 self.resources.host(),
             )

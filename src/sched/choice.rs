@@ -10,7 +10,7 @@ use super::types::Config;
 use slotd_model::{Job, Partition, Tres};
 
 /// A job in one of its partitions.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct Choice<'a> {
     pub job: &'a Job,
     /// The index of the partition, among those that the job names.
@@ -49,7 +49,7 @@ impl<'a> Choice<'a> {
     }
 
     pub fn want(&self) -> Want<'a> {
-        Want::sized(&self.job.request, self.tres, self.place)
+        Want::sized(&self.job.request, self.tres, self.place.clone())
     }
 
     pub fn shape(&self) -> Shape {

@@ -88,10 +88,13 @@ impl Core {
             return refused("exclusive jobs and jobs that share CPUs cannot be resized");
         }
         // After the transfer, its resources count towards the other job's limits.
-        if sharing_of(&target.request).limits != sharing_of(request).limits {
+        if !sharing_of(&target.request).limits.has_same_limits(&sharing_of(request).limits) {
             return refused(
                 "its account or name has different limits (SlotdLimits in scontrol show config)",
             );
+        }
+        if request.licenses.is_some() {
+            return refused("licenses cannot be transferred: request them for that job instead");
         }
         let has_gpus = |request: &JobRequest| {
             request.gpu.count(request.task_count()).is_some_and(|gpus| gpus > 0)

@@ -4,6 +4,7 @@ use super::choice::Choice;
 use super::core::Core;
 use super::line::queue::Place;
 use super::resources::gpu_pool::GpuPool;
+use slotd_model::license::{self, LicenseUse};
 use slotd_model::tres::Allocation;
 use slotd_model::{Job, JobState, Reason, Tres};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -13,6 +14,7 @@ impl Core {
     pub fn check_invariants(&self) -> Result<(), String> {
         self.check_capacity()?;
         self.check_limits()?;
+        self.check_licenses()?;
         self.check_queue()?;
         self.records.check()?;
         self.notifications.check_chains(&self.records)?;
@@ -171,6 +173,32 @@ impl Core {
             }
         }
         Ok(())
+    }
+
+    /// Checks that the ledger agrees with the licenses that running jobs request.
+    fn check_licenses(&self) -> Result<(), String> {
+        let mut held: BTreeMap<&str, u32> = BTreeMap::new();
+        let active = self.jobs().filter(|job| job.run.state.is_active());
+        for text in active.filter_map(|job| job.request.licenses.as_deref()) {
+            for (name, count) in license::parse(text).into_iter().flatten() {
+                *held.entry(name).or_default() += count;
+            }
+        }
+        for LicenseUse { name, used, .. } in self.resources.licenses() {
+            let held = held.get(name.as_str()).copied().unwrap_or(0);
+            if held != used {
+                return Err(format!("jobs hold {held} of {name}, but the ledger has {used}"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the licenses of which jobs hold more than there are, and by how much. Only the owner
+    /// may cause that, by lowering a count.
+    pub fn oversold_licenses(&self) -> BTreeMap<String, u32> {
+        let over = |license: &LicenseUse| license.used.saturating_sub(license.total);
+        let all = self.resources.licenses().map(|license| (over(&license), license.name));
+        all.filter(|(over, _)| *over > 0).map(|(over, name)| (name, over)).collect()
     }
 
     /// Checks that the queue holds exactly the places of the pending records.

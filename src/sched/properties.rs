@@ -11,11 +11,12 @@ use proptest::test_runner::{FileFailurePersistence, TestCaseError};
 use slotd_model::dependency::{Dependency, DependencyKind};
 use slotd_model::gpu::GpuShare;
 use slotd_model::job::Hold;
+use slotd_model::license::License;
 use slotd_model::limit::Limit;
 use slotd_model::node::{Drains, NodeParts, NodeReason, Outage};
 use slotd_model::notice::{self, Audience, Events};
 use slotd_model::partition::OverSubscribe;
-use slotd_model::request::Sharing;
+use slotd_model::request::{KeptText, Sharing};
 use slotd_model::update::Update;
 use slotd_model::*;
 use std::collections::BTreeMap;
@@ -25,21 +26,66 @@ use wildmatch::WildMatch;
 #[derive(Debug, Clone)]
 enum Event {
     Submit(Shape),
-    End { which: usize, cause: EndCause, status: i32 },
-    Cancel { which: usize, task: Option<u32> },
-    Hold { which: usize, task: Option<u32> },
-    Release { which: usize },
-    Requeue { which: usize },
-    Suspend { which: usize },
-    Resume { which: usize },
-    Renice { which: usize, priority: u32 },
-    Throttle { which: usize, limit: Option<u32> },
-    Lost { which: usize },
-    Step { which: usize, cpus: u32 },
-    StepEnd { which: usize },
-    Resize { which: usize, cpus: u32, mem: u64 },
+    End {
+        which: usize,
+        cause: EndCause,
+        status: i32,
+    },
+    Cancel {
+        which: usize,
+        task: Option<u32>,
+    },
+    Hold {
+        which: usize,
+        task: Option<u32>,
+    },
+    Release {
+        which: usize,
+    },
+    Requeue {
+        which: usize,
+    },
+    Suspend {
+        which: usize,
+    },
+    Resume {
+        which: usize,
+    },
+    Renice {
+        which: usize,
+        priority: u32,
+    },
+    Throttle {
+        which: usize,
+        limit: Option<u32>,
+    },
+    Lost {
+        which: usize,
+    },
+    Step {
+        which: usize,
+        cpus: u32,
+    },
+    StepEnd {
+        which: usize,
+    },
+    Resize {
+        which: usize,
+        cpus: u32,
+        mem: u64,
+    },
     Wait(u64),
-    Drain { cpus: Vec<u32>, gpus: Vec<u32> },
+    Drain {
+        cpus: Vec<u32>,
+        gpus: Vec<u32>,
+    },
+    /// The owner sets the number of each license, or removes all.
+    Licenses(Option<(u32, u32)>),
+    /// A job requests other licenses.
+    Exchange {
+        which: usize,
+        licenses: Option<String>,
+    },
     Restart,
     Plan,
 }
@@ -66,6 +112,7 @@ struct Shape {
     sharing: bool,
     /// Its account has a limit.
     limited: bool,
+    licenses: Option<String>,
     /// By index, as far as they exist.
     partitions: Vec<usize>,
 }
@@ -91,6 +138,7 @@ impl std::fmt::Debug for Shape {
             write!(f, " on {:?}", self.named_cpus)?;
         }
         let (limit, array, begin) = (self.limit, self.array, self.begin);
+        self.licenses.iter().try_for_each(|text| write!(f, " licenses {text}"))?;
         limit.iter().try_for_each(|limit| write!(f, " limit {limit}"))?;
         array.iter().try_for_each(|(last, limit)| write!(f, " array 0-{last}%{limit:?}"))?;
         begin.iter().try_for_each(|begin| write!(f, " begin {begin}"))?;
@@ -101,6 +149,10 @@ impl std::fmt::Debug for Shape {
 
 const CPUS: u32 = 4;
 const GPUS: u32 = 2;
+
+/// Requests for licenses. The last one is refused.
+const LICENSES: &[&str] =
+    &["ansys", "ansys:2", "ansys:3", "foo", "ansys:2,foo:2", "foo:0;ansys", "nosuch"];
 
 /// The account whose jobs the owner limits.
 const LIMITED: &str = "few";
@@ -134,7 +186,7 @@ fn shape() -> impl Strategy<Value = Shape> {
         prop::bool::weighted(0.2),
         rare(),
     );
-    let site = (any::<bool>(), some_partitions(), prop::bool::weighted(0.3));
+    let site = (any::<bool>(), some_partitions(), prop::bool::weighted(0.3), licenses());
     let when = (prop::option::weighted(0.1, 1u64..300), prop::option::weighted(0.2, 1u32..5));
     let parts = (size, limit, array, depends, flags, when, site);
     parts.prop_map(|(size, limit, array, depends, flags, when, site)| Shape {
@@ -158,6 +210,7 @@ fn shape() -> impl Strategy<Value = Shape> {
         sharing: site.0,
         partitions: site.1,
         limited: site.2,
+        licenses: site.3,
     })
 }
 
@@ -189,9 +242,16 @@ fn event() -> impl Strategy<Value = Event> {
         2 => (which, 1..=CPUS, 1u64..600).prop_map(|(which, cpus, mem)| Event::Resize { which, cpus, mem }),
         4 => (1u64..200).prop_map(Event::Wait),
         1 => (some_of(CPUS), some_of(GPUS)).prop_map(|(cpus, gpus)| Event::Drain { cpus, gpus }),
+        1 => prop::option::weighted(0.9, (0u32..4, 0u32..3)).prop_map(Event::Licenses),
+        2 => (which, licenses()).prop_map(|(which, licenses)| Event::Exchange { which, licenses }),
         1 => Just(Event::Restart),
         6 => Just(Event::Plan),
     ]
+}
+
+/// Generates a request for licenses; mostly none.
+fn licenses() -> impl Strategy<Value = Option<String>> {
+    prop::option::weighted(0.3, prop::sample::select(LICENSES).prop_map(str::to_owned))
 }
 
 /// Generates some of `count` numbers; mostly none.
@@ -258,6 +318,7 @@ fn request(d: &Double, shape: Shape) -> Ask {
         } else if shape.sharing {
             r.sharing = Sharing::Oversubscribe;
         }
+        r.licenses = shape.licenses;
         r.account = shape.limited.then(|| LIMITED.to_owned());
         r.partition = names(d, &shape.partitions);
     })
@@ -321,6 +382,10 @@ fn happen(d: &mut Double, event: Event) {
             let drains = Drains { node: None, parts: vec![Outage { parts, reason }] };
             d.act(|core, cx| core.set_drains(drains, cx.now));
         }
+        Event::Licenses(counts) => match counts {
+            Some((ansys, foo)) => d.set_licenses(&[("ansys", ansys), ("foo", foo)]),
+            None => d.set_licenses(&[]),
+        },
         Event::Restart => restart(d),
         Event::Plan => d.plan(),
         Event::Cancel { .. }
@@ -331,6 +396,7 @@ fn happen(d: &mut Double, event: Event) {
         | Event::Resume { .. }
         | Event::Renice { .. }
         | Event::Resize { .. }
+        | Event::Exchange { .. }
         | Event::Throttle { .. } => command(d, event),
     }
 }
@@ -384,6 +450,13 @@ fn command(d: &mut Double, event: Event) {
                 let keys = [Update::NumCpus(cpus), Update::MinMemoryNode(mem)];
                 // A size that is not available, now or ever, is refused.
                 let _ = d.act(|core, cx| core.update(&named(&job, None), &keys, &[], cx));
+            }
+        }
+        Event::Exchange { which, licenses } => {
+            if let Some(job) = choose(d, which, |job| !job.run.state.is_terminal()) {
+                let key = Update::Text(KeptText::Licenses, licenses.unwrap_or_default());
+                // Licenses that do not exist, or are not free, are refused.
+                let _ = d.act(|core, cx| core.update(&named(&job, None), &[key], &[], cx));
             }
         }
         Event::Throttle { which, limit } => {
@@ -441,14 +514,14 @@ fn check_reasons(d: &Double) {
                     && !choices(job)
                         .any(|choice| d.core.resources.ledger().whole().fits(&choice.want(), host))
             }
-            Reason::AssocMaxJobsLimit | Reason::AssocGrpCpuLimit => {
+            Reason::AssocMaxJobsLimit | Reason::AssocGrpCpuLimit | Reason::Licenses => {
                 let rooms =
                     [d.core.resources.ledger().capacity(), d.core.resources.ledger().whole()];
                 choices(job).map(|choice| choice.want()).any(|want| {
                     rooms.iter().any(|capacity| {
                         capacity
                             .limit_reached(&want.place, want.tres.cpus, host)
-                            .is_some_and(|it| it.reason == reason)
+                            .is_some_and(|it| it.reason() == reason)
                     })
                 })
             }
@@ -538,6 +611,8 @@ fn host_of(is_divided: bool) -> Double {
         config.min_job_age_secs = 1_000_000;
         let events = notice::Event::ALL.into_iter().fold(Events::NONE, Events::with);
         config.audience = Audience { command: events, url: Events::NONE, mail: true };
+        let license = |name: &str, count| License { name: name.to_owned(), count };
+        config.licenses = vec![license("ansys", 3), license("foo", 2)];
         let one = Some(WildMatch::new("on?"));
         config.limits = vec![
             Limit {
@@ -724,16 +799,52 @@ proptest! {
         }
     }
 
+    /// A job that lacks a license keeps no job without licenses from starting: these start as if it
+    /// did not exist.
+    #[test]
+    fn a_job_that_lacks_a_license_delays_no_job_without_one(
+        is_divided in any::<bool>(),
+        shapes in prop::collection::vec((shape(), any::<bool>()), 1..30),
+    ) {
+        let queues = [true, false].map(|with_lacking| {
+            let mut d = host_of(is_divided);
+            d.set_licenses(&[("ansys", 3), ("foo", 1)]);
+            // This job holds the license and never ends.
+            d.submit(ask().mem(1).licenses("foo"));
+            d.plan();
+            let mut starts = BTreeMap::new();
+            for (at, (shape, lacks)) in shapes.iter().enumerate() {
+                // An earlier job determines the rest, so that the queues differ in nothing else.
+                let shape = Shape { depends: None, singleton: false, licenses: None, ..shape.clone() };
+                let ask = request(&d, shape);
+                match (lacks, with_lacking) {
+                    (true, true) => drop(d.try_submit(ask.licenses("foo"))),
+                    (true, false) => {}
+                    (false, _) => drop(d.try_submit(ask.name(&format!("own-{at}")))),
+                }
+                d.plan();
+                let running = d.core.jobs().filter(|job| job.run.state == JobState::Running);
+                let own = running.filter(|job| job.request.name.starts_with("own-"));
+                starts.insert(at, own.map(|job| job.request.name.clone()).collect::<Vec<_>>());
+            }
+            starts
+        });
+        prop_assert_eq!(&queues[0], &queues[1]);
+    }
+
     /// The forecast matches the plan when every job uses its full limit.
     #[test]
     fn jobs_start_when_the_forecast_says(
         is_divided in any::<bool>(),
-        jobs in prop::collection::vec((1..=CPUS, named_cpus(), 1u64..100, (prop::bool::weighted(0.1), any::<bool>()), some_partitions()), 1..25),
+        jobs in prop::collection::vec((1..=CPUS, named_cpus(), 1u64..100, (prop::bool::weighted(0.1), any::<bool>(), licenses()), some_partitions()), 1..25),
     ) {
         let mut d = host_of(is_divided);
-        for (cpus, named, limit, (exclusive, limited), partitions) in jobs {
+        for (cpus, named, limit, (exclusive, limited, licenses), partitions) in jobs {
             let ask = ask_in(&d, &partitions).cpus(cpus).on_cpus(&named).limit(limit);
-            let ask = ask.with(|request| request.account = limited.then(|| LIMITED.to_owned()));
+            let ask = ask.with(|request| {
+                request.account = limited.then(|| LIMITED.to_owned());
+                request.licenses = licenses;
+            });
             let _ = d.try_submit(if exclusive { ask.exclusive() } else { ask });
         }
         d.plan();

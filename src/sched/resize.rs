@@ -116,11 +116,13 @@ impl Core {
         let host = self.resources.host();
         let mut capacity = self.resources.ledger().capacity().clone();
         capacity.give(held);
-        if let Some(reached) = capacity.limit_reached(&held.place, to.cpus, host) {
-            return Err(Refusal::OverLimit { reason: reached.reason.name().to_owned() });
+        if let Some(reached) =
+            capacity.limit_reached(&held.place.with_its_licenses(), to.cpus, host)
+        {
+            return Err(Refusal::OverLimit { reason: reached.reason().name().to_owned() });
         }
         let place = CpuSharing { limits: LimitSet::default(), ..held.place };
-        let want = Want::sized(&job.request, more, place).on_any_cpus();
+        let want = Want::sized(&job.request, more, place.clone()).on_any_cpus();
         let left = expected_end(job, None, now).at().map(|end| end.since(now).as_secs());
         let part = self.part_beside_queue(&want, left, now);
         part.map(Some).ok_or_else(|| {

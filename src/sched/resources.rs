@@ -25,9 +25,10 @@ use gpu_use::GpuUse;
 use ledger::Ledger;
 use managers::Managers;
 use node::Node;
+use slotd_model::license::LicenseUse;
 use slotd_model::partition::Host;
 use slotd_model::tres::Allocation;
-use slotd_model::{JobId, Partition, Timestamp, Tres};
+use slotd_model::{Job, JobId, Partition, Timestamp, Tres};
 
 #[derive(Debug, Clone)]
 pub struct Resources {
@@ -87,10 +88,25 @@ impl Resources {
 
     /// Replaces the allocation of a job.
     pub fn replace(&mut self, job: JobId, alloc: Allocation) {
-        if let Some(place) = self.ledger.held(job).map(|held| held.place) {
+        if let Some(place) = self.ledger.held(job).map(|held| held.place.clone()) {
             self.ledger.give_back(job);
             self.ledger.take(job, Part { alloc, place });
         }
+    }
+
+    /// Counts what a running job holds again, after a change of its request.
+    pub(crate) fn recount(&mut self, job: &Job) {
+        if let Some(part) = Part::of(job, &self.config)
+            && self.ledger.held(job.id).is_some()
+        {
+            self.ledger.give_back(job.id);
+            self.ledger.take(job.id, part);
+        }
+    }
+
+    /// Returns the licenses and their use.
+    pub fn licenses(&self) -> impl Iterator<Item = LicenseUse> {
+        self.ledger.capacity().licenses()
     }
 
     /// Releases everything that a job holds.

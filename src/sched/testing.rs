@@ -54,6 +54,7 @@ pub fn config(host: Host) -> Config {
         partitions: partitions.clone(),
         all_partitions: partitions,
         limits: Vec::new(),
+        licenses: Vec::new(),
         zone: Zone::default(),
         default_mem_mb: 512,
         batch_tasks: BatchTasks::Auto,
@@ -145,6 +146,10 @@ impl Ask {
     }
     pub fn priority(mut self, priority: u32) -> Self {
         self.0.priority = Some(priority);
+        self
+    }
+    pub fn licenses(mut self, text: &str) -> Self {
+        self.0.licenses = Some(text.to_owned());
         self
     }
     pub fn allocation(mut self) -> Self {

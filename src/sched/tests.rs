@@ -10,6 +10,7 @@ mod dependencies;
 pub(crate) mod double;
 mod ends;
 mod gpus;
+mod licenses;
 mod node;
 mod notify;
 mod order;

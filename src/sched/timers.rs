@@ -68,7 +68,11 @@ impl Core {
     pub(super) fn expire_immediate(&mut self, cx: &mut Cx) {
         for id in self.line.take_expiring() {
             if self.job(id).is_some_and(|job| job.run.state == JobState::Pending) {
-                self.end_pending(id, Ending::cancelled(Reason::Resources, None), cx);
+                let reason = match self.reason(id, cx.now) {
+                    Reason::Licenses => Reason::Licenses,
+                    _ => Reason::Resources,
+                };
+                self.end_pending(id, Ending::cancelled(reason, None), cx);
             }
         }
     }

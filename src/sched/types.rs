@@ -4,6 +4,7 @@ use super::resources::machine::Capacities;
 use slotd_model::batch_tasks::BatchTasks;
 use slotd_model::change::{Change, LaunchTexts};
 use slotd_model::job::{Client, ClientProcess};
+use slotd_model::license::License;
 use slotd_model::limit::Limit;
 use slotd_model::notice::{Audience, Notice};
 use slotd_model::partition::Host;
@@ -27,6 +28,8 @@ pub struct Config {
     pub all_partitions: Vec<Partition>,
     /// Joint limits on the jobs of an account or with a given name.
     pub limits: Vec<Limit>,
+    /// The licenses, ordered by name.
+    pub licenses: Vec<License>,
     /// The time zone of the partitions' allowed hours.
     pub zone: Zone,
     /// The memory of a job that requests none, in MB.

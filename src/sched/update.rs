@@ -10,10 +10,12 @@ use super::core::Core;
 use super::lengths::{check_request, check_script_len};
 use super::line::queue::shown_priority;
 use super::resources::capacity::Part;
+use super::resources::limits::LimitSet;
 use super::sizes::{check_tasks, may_resize};
 use super::types::{Cx, Effect, EndedJob};
 use slotd_model::change::Change;
 use slotd_model::job::Hold;
+use slotd_model::license::LicenseFault;
 use slotd_model::request::JobKind;
 use slotd_model::resize::PartChange;
 use slotd_model::update::{Stage, Update};
@@ -173,6 +175,9 @@ impl Core {
         if updates.iter().any(|update| matches!(update, Update::NumTasks(_))) {
             check_tasks(request.task_count(), self.resources.config().max_tasks)?;
         }
+        if request.licenses != job.request.licenses {
+            self.check_new_licenses(job, &request)?;
+        }
         let moves = updates.iter().any(|update| matches!(update, Update::Partition(_)));
         if job.run.state != JobState::Pending {
             let (tres, more) = if Keys::of(updates).is_size {
@@ -201,6 +206,25 @@ impl Core {
         Ok(Changed { request, partition, tres, more: None })
     }
 
+    /// Refuses licenses that the host does not have, and more of them than are free to a running
+    /// job.
+    fn check_new_licenses(&self, job: &Job, request: &JobRequest) -> Result<(), Refusal> {
+        self.resources.config().check_licenses(request)?;
+        let partition = Some(job.partition.clone());
+        self.check_expansion(&JobRequest { partition, ..request.clone() })?;
+        let Some(held) = self.resources.ledger().held(job.id) else { return Ok(()) };
+        let new = LimitSet::of(request, self.resources.config());
+        for (at, license) in self.resources.licenses().enumerate() {
+            let more = new.count_of(at).saturating_sub(held.place.limits.count_of(at));
+            let free = license.free();
+            if more > free {
+                let name = license.name;
+                return Err(Refusal::InvalidLicenses(LicenseFault::NotFree { name, more, free }));
+            }
+        }
+        Ok(())
+    }
+
     /// Refuses a new script if it would also replace that of tasks that have started.
     fn check_script(&self, job: &Job, text: &str) -> Result<(), Refusal> {
         if job.request.kind != JobKind::Batch {
@@ -227,6 +251,7 @@ impl Core {
         let Changed { request, partition, tres, more } =
             self.changed(job, updates, ended, cx.now)?;
         let old_name = (job.request.uid, job.request.name.clone());
+        let has_new_licenses = request.licenses != job.request.licenses;
         let is_limit_changed = request.time_limit_secs != job.request.time_limit_secs;
         let limit = request.array.as_ref().and_then(|array| array.limit);
         self.records.edit(id, |job| {
@@ -253,6 +278,9 @@ impl Core {
         }
         if updates.iter().any(|u| matches!(u, Update::StartTime(_) | Update::Dependency(_))) {
             self.records.edit(id, |job| job.run.eligible = None);
+        }
+        if let Some(job) = self.records.job(id).filter(|_| has_new_licenses) {
+            self.resources.recount(job);
         }
         self.refresh(id, cx.now);
         self.arm(id, cx.now);

@@ -10,11 +10,12 @@ use super::line::queue::QueueKey;
 use super::line::run_times::ExpectedEnd;
 use super::records::Record;
 use super::records::{Status, Waits};
-use super::resources::capacity::{Capacity, Want};
-use super::resources::limits::Reached;
+use super::resources::capacity::{Capacity, CpuSharing, Want};
+use super::resources::limits::{Reached, index_of};
 use super::types::Cx;
 use slotd_model::dependency::DependencyTerm;
 use slotd_model::job::Hold;
+use slotd_model::license::{self, LicenseHolder, LicenseShortage};
 use slotd_model::tres::Allocation;
 use slotd_model::view::JobView;
 use slotd_model::why::{Awaited, Blocker, Holder, Shortage, Standing, Until, What};
@@ -193,8 +194,8 @@ impl Core {
                 asked_secs: choice.limit_secs,
                 most_secs: choice.partition.and_then(|partition| partition.max_time_secs),
             },
-            Reason::AssocMaxJobsLimit | Reason::AssocGrpCpuLimit => {
-                return self.limit(self.resources.ledger().whole(), choice);
+            Reason::AssocMaxJobsLimit | Reason::AssocGrpCpuLimit | Reason::Licenses => {
+                return self.limit(self.resources.ledger().whole(), choice, now);
             }
             Reason::BadConstraints | Reason::ReqNodeNotAvail => What::TooLarge {
                 partition,
@@ -210,17 +211,68 @@ impl Core {
         })
     }
 
-    fn limit(&self, capacity: &Capacity, choice: &Choice) -> Option<What> {
+    fn limit(&self, capacity: &Capacity, choice: &Choice, now: Timestamp) -> Option<What> {
         let want = choice.want();
-        let describe = |reached: Reached| What::Limit {
-            limit: reached.limit.to_string(),
-            jobs: reached.jobs,
-            cpus: reached.cpus,
+        let describe = |reached: Reached| match reached {
+            Reached::Limit { limit, jobs, cpus, .. } => {
+                What::Limit { limit: limit.to_string(), jobs, cpus }
+            }
+            Reached::License(at) => What::License(self.license_shortage(at, choice, now)),
         };
         let own = capacity
             .limit_reached(&want.place, want.tres.cpus, self.resources.host())
             .map(describe);
         own.or_else(|| self.limit_of_expanded(choice.job.id, want.tres.cpus, describe))
+    }
+
+    /// Returns the figures of a license that a job lacks, by its index, and the jobs that have to
+    /// end before it is free.
+    fn license_shortage(
+        &self,
+        at: Option<usize>,
+        choice: &Choice,
+        now: Timestamp,
+    ) -> LicenseShortage {
+        let known = at.and_then(|at| Some((at, self.resources.licenses().nth(at)?)));
+        let Some((at, license)) = known else { return self.gone_license(choice.job) };
+        let count = |place: &CpuSharing| place.limits.count_of(at);
+        let needs = count(&choice.want().place);
+        let ledger = self.resources.ledger();
+        let mut running = self.line.running(&self.records, ledger, now);
+        running.sort_by_key(Running::turn);
+        let mut missing = license.used.saturating_add(needs).saturating_sub(license.total);
+        running.retain(|running| {
+            let (holds, was_missing) = (count(&running.part.place), missing > 0);
+            missing = missing.saturating_sub(holds);
+            holds > 0 && was_missing
+        });
+        let holder = |running: &Running| {
+            let Holder { id, job, until, .. } = self.holder(running, &Tres::ZERO);
+            LicenseHolder { id, job, holds: count(&running.part.place), until }
+        };
+        LicenseShortage {
+            needs,
+            total: Some(license.total),
+            free: license.free(),
+            holders: running.iter().map(holder).collect(),
+            license: license.name,
+        }
+    }
+
+    /// Returns the figures of the first license of a job that no longer exists.
+    fn gone_license(&self, job: &Job) -> LicenseShortage {
+        let text = job.request.licenses.as_deref().unwrap_or_default();
+        let config = self.resources.config();
+        let mut asked = license::parse(text).unwrap_or_default().into_iter();
+        let gone = asked.find(|(name, _)| index_of(name, &config.licenses).is_none());
+        let (name, needs) = gone.unwrap_or_default();
+        LicenseShortage {
+            license: name.to_owned(),
+            needs,
+            total: None,
+            free: 0,
+            holders: Vec::new(),
+        }
     }
 
     /// Returns the reason why a job waits in an open partition. A job that is not in line yet waits
@@ -234,8 +286,8 @@ impl Core {
     ) -> Option<(Reason, What)> {
         match reason {
             Reason::None => None,
-            Reason::AssocMaxJobsLimit | Reason::AssocGrpCpuLimit => {
-                Some((reason, self.limit(self.resources.ledger().capacity(), choice)?))
+            Reason::AssocMaxJobsLimit | Reason::AssocGrpCpuLimit | Reason::Licenses => {
+                Some((reason, self.limit(self.resources.ledger().capacity(), choice, now)?))
             }
             Reason::Priority if !is_in_line => {
                 let shortage = self.shortage(choice, None, now);

@@ -4,6 +4,7 @@
 use super::records::Record;
 use super::resources::Resources;
 use slotd_model::dependency::DependencyTerm;
+use slotd_model::license::{LicenseHolder, LicenseShortage};
 use slotd_model::node::ranges;
 use slotd_model::why::{Awaited, Blocker, Holder, Shortage, Standing, Until, What};
 use slotd_model::{Job, JobId, JobRef, Reason, Timestamp, Tres, counted};
@@ -135,7 +136,10 @@ impl Resources {
                 is_ordered
                     .then(|| format!("scontrol update NodeName={} State=RESUME", self.host().name))
             }
-            What::Limit { .. } | What::Elsewhere { .. } | What::TooLarge { .. } => None,
+            What::Limit { .. }
+            | What::License(_)
+            | What::Elsewhere { .. }
+            | What::TooLarge { .. } => None,
             What::Shortage(Shortage { gap_secs: Some(gap), .. }) => {
                 update(&format!("TimeLimit={}", limit_value(*gap)))
             }
@@ -218,9 +222,30 @@ impl Words<'_> {
                     "the limit \"{limit}\" is reached: {jobs} with {cpus} running, and it needs {needs}"
                 )
             }
+            What::License(shortage) => self.license(shortage),
             What::Shortage(shortage) => self.shortage(shortage, true),
             What::Hold { .. } => "held by its user".to_owned(),
             What::Elsewhere { .. } | What::Node { .. } | What::TooLarge { .. } => String::new(),
+        }
+    }
+
+    fn license(&self, shortage: &LicenseShortage) -> String {
+        let LicenseShortage { license, needs, total, free, holders } = shortage;
+        match total {
+            None => format!("it needs {needs} of license {license}, which no longer exists"),
+            Some(total) if needs > total => {
+                format!(
+                    "it needs {needs} of license {license}, but there {} {total} in total",
+                    is_or_are(*total)
+                )
+            }
+            Some(_) => format!(
+                "it needs {needs} of license {license}, of which {free} {} free{}",
+                is_or_are(*free),
+                named_holders(holders, |LicenseHolder { job, holds, until, .. }| {
+                    format!("job {job} holds {holds} {}", self.until(until))
+                })
+            ),
         }
     }
 
@@ -250,16 +275,7 @@ impl Words<'_> {
         let free = with_free.then(|| format!(", of which {} free", are(&of_kind(free, lacks))));
         let taken = named_cpus(lacks_cpus);
         let taken = if taken.is_empty() { taken } else { format!(", including {taken}") };
-        let (named, others) = holders.split_at(holders.len().min(MOST_NAMED));
-        let mut words: Vec<String> = named.iter().map(|holder| self.holder(holder)).collect();
-        if !others.is_empty() {
-            words.push(format!(
-                "{} more ha{} to end",
-                others.len(),
-                if others.len() == 1 { "s" } else { "ve" }
-            ));
-        }
-        let holders = words.iter().map(|word| format!("; {word}")).collect::<String>();
+        let holders = named_holders(holders, |holder| self.holder(holder));
         format!("waits {behind}for {}{taken}{}{holders}", amounts(lacks), free.unwrap_or_default())
     }
 
@@ -337,6 +353,21 @@ fn of_kind(of: &Tres, lacks: &Tres) -> Vec<String> {
         (lacks.gpus > 0).then(|| count(of.gpus, "GPU")),
     ];
     words.into_iter().flatten().collect()
+}
+
+/// Describes the first holders, and counts the others.
+fn named_holders<T>(holders: &[T], describe: impl Fn(&T) -> String) -> String {
+    let (named, others) = holders.split_at(holders.len().min(MOST_NAMED));
+    let more = match others.len() {
+        0 => None,
+        1 => Some("1 more has to end".to_owned()),
+        several => Some(format!("{several} more have to end")),
+    };
+    named.iter().map(describe).chain(more).map(|word| format!("; {word}")).collect()
+}
+
+fn is_or_are(count: u32) -> &'static str {
+    if count == 1 { "is" } else { "are" }
 }
 
 fn are(words: &[String]) -> String {

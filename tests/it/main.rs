@@ -41,6 +41,7 @@ mod host_use;
 mod install;
 mod jobmgr;
 mod leaks;
+mod licenses;
 mod log;
 mod long_answers;
 mod lost_daemon;

@@ -139,7 +139,7 @@ fn things_that_one_host_lacks_are_refused_by_name() {
         ),
         (
             "--licenses=l:1",
-            "no such license: l:1 (slotd has no licenses)",
+            "no such license: l (slotd.toml configures none)",
             "Invalid license specification",
         ),
         ("--exclude=elsewhere", "no such node: elsewhere", node),

@@ -29,6 +29,10 @@ impl Handler<CheckInvariants> for SchedulerActor {
 
     fn handle(&mut self, _: CheckInvariants, _: &mut Self::Context) -> Self::Result {
         self.core.check_invariants()?;
+        let oversold = self.core.oversold_licenses();
+        if !oversold.is_empty() {
+            return Err(format!("licenses are oversold: {oversold:?}"));
+        }
         Ok(self.core.jobs().filter(|job| job.run.state.is_active()).map(|job| job.id).collect())
     }
 }
@@ -88,6 +92,7 @@ fn config() -> slotd_sched::Config {
         partitions: partitions(),
         all_partitions: partitions(),
         limits: Vec::new(),
+        licenses: Vec::new(),
         zone: Default::default(),
         default_mem_mb: 512,
         batch_tasks: Default::default(),

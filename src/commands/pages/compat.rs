@@ -8,7 +8,7 @@ use clap::Arg;
 use std::fmt::Write;
 
 /// A command, an option and how it differs from Slurm.
-const DIFFERS: [(&str, &str, &str); 23] = [
+const DIFFERS: [(&str, &str, &str); 22] = [
     (
         "sbatch",
         "ntasks",
@@ -25,7 +25,6 @@ const DIFFERS: [(&str, &str, &str); 23] = [
     ("sbatch", "nodelist", "one node; others are refused"),
     ("sbatch", "reservation", "refused, since slotd has no reservations"),
     ("sbatch", "snapshot", "slotd's own option"),
-    ("sbatch", "licenses", "refused, since slotd has no licenses"),
     (
         "sbatch",
         "clusters",

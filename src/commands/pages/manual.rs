@@ -170,7 +170,8 @@ fn env_page() -> Roff {
 }
 
 fn toml_page() -> Roff {
-    let mut roff = file_page("slotd.toml", "capacity, partitions and limits of slotd", texts::TOML);
+    let mut roff =
+        file_page("slotd.toml", "capacity, partitions, limits and licenses of slotd", texts::TOML);
     let partition = partition::manual()
         .map(|(key, meaning, forms)| (key, format!("{meaning} Accepted values: {forms}.")));
     let own = |keys: &[(&'static str, &str)]| {
@@ -183,6 +184,7 @@ fn toml_page() -> Roff {
             own(texts::TOML_PARTITION).into_iter().chain(partition).collect(),
         ),
         ("KEYS OF [[limit]]", own(texts::TOML_LIMIT)),
+        ("KEYS OF [[license]]", own(texts::TOML_LICENSE)),
     ] {
         roff.control("SH", [heading]);
         for (key, meaning) in keys {

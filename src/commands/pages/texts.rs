@@ -522,7 +522,7 @@ pub const CLUSTERS: &[&str] = &[
 
 /// The description of slotd.toml(5).
 pub const TOML: &[&str] = &[
-    "slotd.toml divides the host into partitions and limits groups of jobs. It is optional. The daemon reads it when it \
+    "slotd.toml divides the host into partitions, limits groups of jobs, and counts licenses. It is optional. The daemon reads it when it \
      starts and on scontrol reconfigure. SLOTD_CONFIG names another file.",
     "A file with an error is refused as a whole. A running daemon then keeps its configuration, and a starting one exits \
      with code 78.",
@@ -557,4 +557,13 @@ pub const TOML_LIMIT: &[(&str, &str)] = &[
     ),
     ("jobs", "The number of these jobs that may run at once."),
     ("cpus", "The number of CPUs that these jobs may use together."),
+];
+
+pub const TOML_LICENSE: &[(&str, &str)] = &[
+    ("name", "The name of the license: letters, digits, _, - and dots. Required."),
+    (
+        "count",
+        "The number of these licenses that jobs may hold together. Required. If it becomes less than jobs hold, these keep \
+         theirs, and no other job gets one until enough of them have ended.",
+    ),
 ];

@@ -7,6 +7,7 @@ use crate::args::options::Machine;
 use crate::args::origin::Origin;
 use crate::commands::output;
 use crate::commands::{Done, ask, ask_node, now, unexpected};
+use slotd_model::license::LicenseUse;
 use slotd_model::query::names_record;
 use slotd_model::view::JobView;
 use slotd_model::{ArrayRole, JobRef, Refusal};
@@ -26,6 +27,8 @@ pub enum Show {
     /// By name. `None`: the only node.
     Node(Option<String>),
     Partition(Option<String>),
+    /// By name. `None`: all licenses.
+    Licenses(Option<String>),
     Config,
     /// The names in a host list, by default the one in `SLURM_NODELIST`. It is parsed later,
     /// because an invalid list is only reported on standard error and the exit code is 0.
@@ -38,7 +41,7 @@ pub enum Show {
     Daemons,
     Aliases,
     /// Something that does not exist on a single host, by its full name: `reservations`,
-    /// `licenses`, `burstbuffer`, `topology`, …
+    /// `burstbuffer`, `topology`, …
     Nothing(&'static str),
 }
 
@@ -123,6 +126,7 @@ pub fn read(words: &[String], origin: &Origin) -> Result<Show, CliError> {
         "steps" => refs(one).map(Show::Steps),
         "nodes" => Ok(Show::Node(one)),
         "partitions" => Ok(Show::Partition(one)),
+        "licenses" => Ok(Show::Licenses(one)),
         "config" => Ok(Show::Config),
         "daemons" | "slurmd" => Ok(Show::Daemons),
         "aliases" => Ok(Show::Aliases),
@@ -163,13 +167,14 @@ impl Session<'_> {
             (Show::Steps(refs), _) => self.show_steps(refs.as_deref()),
             (Show::Node(name), machine) => self.show_node(name.as_deref(), machine),
             (Show::Partition(name), machine) => self.show_partition(name.as_deref(), machine),
+            (Show::Licenses(name), machine) => self.show_licenses(name.as_deref(), machine),
             (Show::Config, machine) => self.show_config(machine),
             (Show::Nothing(what), Some(machine)) => {
                 output::print_machine(json::none_of(what), machine)
             }
             (Show::Nothing(what), None) => nothing(what),
             (_, Some(_)) => {
-                let known = "job, step, node, partition and config";
+                let known = "job, step, node, partition, licenses and config";
                 Err(bare(format!(
                     "--json and --yaml apply only to show {known}: leave them out here"
                 )))
@@ -213,6 +218,17 @@ impl Session<'_> {
                 output::print(&show::partition(&node, found, self.output.oneliner, &ctx))
             }
             None => self.not_found(&format!("Partition {name}")),
+        }
+    }
+
+    fn show_licenses(&self, name: Option<&str>, machine: Option<Machine>) -> Done {
+        let all = ask_node()?.licenses;
+        match machine {
+            Some(machine) => {
+                let is_shown = |license: &&LicenseUse| name.is_none_or(|name| license.name == name);
+                output::print_machine(json::licenses(all.iter().filter(is_shown)), machine)
+            }
+            None => output::print(&show::licenses(&all, name, self.output.oneliner)),
         }
     }
 
@@ -302,7 +318,6 @@ fn nothing(what: &str) -> Done {
             report!("scontrol: error: No topology information available");
             Ok(0)
         }
-        "licenses" => output::print("No licenses configured in Slurm.\n"),
         "burstbuffer" | "bbstat" | "dwstat" | "federation" => Ok(0),
         other => output::print(&format!("No {other} in the system\n")),
     }

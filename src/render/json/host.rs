@@ -6,6 +6,7 @@ use crate::sinfo::{self, State};
 use crate::{Ctx, tres};
 use serde_json::{Value, json};
 use slotd_model::Timestamp;
+use slotd_model::license::LicenseUse;
 use slotd_model::view::{NodeView, PartitionView};
 
 /// Returns the document with the settings: `scontrol show config --json`.
@@ -18,6 +19,21 @@ pub fn config(pairs: &[(String, String)]) -> Value {
 /// Returns the document with an empty list, for objects that a single host never has.
 pub fn none_of(what: &str) -> Value {
     document("openapi/v0.0.38", what, Vec::new())
+}
+
+/// Returns the document with the licenses: `scontrol show licenses --json`.
+pub fn licenses<'a>(all: impl Iterator<Item = &'a LicenseUse>) -> Value {
+    let one = |license: &LicenseUse| {
+        json!({
+            "LicenseName": license.name,
+            "Total": license.total,
+            "Used": license.used,
+            "Free": license.free(),
+            "Remote": false,
+            "Reserved": 0,
+        })
+    };
+    document("openapi/v0.0.38", "licenses", all.map(one).collect())
 }
 
 /// Returns the document with the one node.

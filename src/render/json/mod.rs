@@ -23,7 +23,7 @@ mod yaml;
 pub use accounting::{accounting_parts, accounting_records, steps};
 pub use diagnostics::diagnostics;
 pub use document::text;
-pub use host::{config, nodes, none_of, partitions};
+pub use host::{config, licenses, nodes, none_of, partitions};
 pub use newer::document as newer;
 pub use parts::{Form, Parts, Shape};
 pub use queue::{jobs, jobs_parts, jobs_records};

@@ -5,6 +5,7 @@ mod config;
 mod host;
 mod hostlist;
 mod jobs;
+mod licenses;
 mod record;
 mod steps;
 
@@ -12,4 +13,5 @@ pub use config::{config, ping};
 pub use host::{node, partition, partitions};
 pub use hostlist::{hostlist, hostnames};
 pub use jobs::jobs;
+pub use licenses::licenses;
 pub use steps::{steps, steps_shown};

@@ -36,6 +36,13 @@ pub struct Running {
     pub part: Part,
 }
 
+impl Running {
+    /// Returns the sort key of the expected order of ends.
+    pub(crate) fn turn(&self) -> impl Ord + use<> {
+        (self.end.at().is_none(), self.end.at(), self.order)
+    }
+}
+
 /// The reservation of the first blocked job of a line.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Reservation {
@@ -334,7 +341,7 @@ fn end_until_it_fits(
     mut running: Vec<Running>,
     host: &Host,
 ) -> Vec<Running> {
-    running.sort_by_key(|r| (r.end.at().is_none(), r.end.at(), r.order));
+    running.sort_by_key(Running::turn);
     for at in 0..running.len() {
         let (r, next) = (&running[at], running.get(at + 1));
         capacity.give(&r.part);

@@ -67,7 +67,7 @@ pub struct Shape {
 
 impl Shape {
     pub fn of(want: &Want, limit: Option<u64>) -> Self {
-        let Want { tres: Tres { cpus, mem_mb, .. }, gpu, named_cpus, place } = *want;
+        let Want { tres: Tres { cpus, mem_mb, .. }, gpu, named_cpus, ref place } = *want;
         let (gpus, gpu_share, gpu_model) = (gpu.count, gpu.share, gpu.model.map(str::to_owned));
         Shape {
             cpus,
@@ -76,7 +76,7 @@ impl Shape {
             gpu_share,
             gpu_model,
             named_cpus: named_cpus.to_vec(),
-            place,
+            place: place.clone(),
             limit,
         }
     }
@@ -85,7 +85,7 @@ impl Shape {
         let tres = Tres { cpus: self.cpus, mem_mb: self.mem_mb, ..self.gpu_share.of(self.gpus) };
         let model = self.gpu_model.as_deref();
         let gpu = GpuWant { count: self.gpus, share: self.gpu_share, model, among: None };
-        Want { tres, gpu, named_cpus: &self.named_cpus, place: self.place }
+        Want { tres, gpu, named_cpus: &self.named_cpus, place: self.place.clone() }
     }
 
     pub(crate) fn needs_cpus(&self) -> u32 {
@@ -99,7 +99,7 @@ impl Shape {
 
 /// Records that limits treat alike: they wait in the same place and, if the place has limits, need
 /// the same number of CPUs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Lane {
     pub place: CpuSharing,
     /// The CPUs of each record if the place has limits, otherwise 0.
@@ -109,7 +109,7 @@ pub struct Lane {
 impl Lane {
     fn of(shape: &Shape) -> Self {
         Lane {
-            place: shape.place,
+            place: shape.place.clone(),
             cpus: if shape.place.limits.is_empty() { 0 } else { shape.cpus },
         }
     }

@@ -9,6 +9,7 @@ use super::gpu_pool::{GpuPool, GpuWant};
 use super::limits::{LimitSet, Limits, Reached};
 use crate::types::Config;
 use slotd_model::gpu::GpuShare;
+use slotd_model::license::LicenseUse;
 use slotd_model::node::NodeParts;
 use slotd_model::partition::{Host, OverSubscribe};
 use slotd_model::tres::Allocation;
@@ -17,7 +18,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// The resources that a job needs in order to start.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Want<'a> {
     pub tres: Tres,
     pub gpu: GpuWant<'a>,
@@ -27,7 +28,7 @@ pub struct Want<'a> {
 }
 
 /// The partition of a job, and the rules by which it shares CPUs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct CpuSharing {
     /// The partition, by its index in the configuration; `None` if it no longer exists.
     pub partition: Option<usize>,
@@ -35,7 +36,7 @@ pub struct CpuSharing {
     pub jobs_per_cpu: u32,
     /// The job has everything that its partition may use to itself.
     pub exclusive: bool,
-    /// The limits by account or name that the job counts towards.
+    /// The limits by account or name, and the licenses, that the job counts towards.
     pub limits: LimitSet,
 }
 
@@ -56,8 +57,14 @@ impl CpuSharing {
             partition: at,
             jobs_per_cpu: jobs_per_cpu.max(1),
             exclusive,
-            limits: LimitSet::of(request, &config.limits),
+            limits: LimitSet::of(request, config),
         }
+    }
+
+    /// Returns the sharing of a job that has its licenses.
+    #[must_use]
+    pub(crate) fn with_its_licenses(&self) -> Self {
+        CpuSharing { limits: self.limits.without_licenses(), ..*self }
     }
 }
 
@@ -157,7 +164,7 @@ fn is_among(own: Option<&BTreeSet<u32>>, id: u32) -> bool {
 impl Capacity {
     /// Returns the capacity of the empty host.
     pub fn whole(config: &Config) -> Self {
-        let Config { host, partitions, limits, .. } = config;
+        let Config { host, partitions, limits, licenses, .. } = config;
         let lines =
             partitions.iter().map(|one| partitions.iter().position(|p| p == one || p.is_like(one)));
         let lines = lines.map(Option::unwrap_or_default).collect();
@@ -166,7 +173,7 @@ impl Capacity {
             cpus: host.cpu_ids.iter().map(|cpu| (*cpu, Vec::new())).collect(),
             gpus: GpuPool::of(host),
             by_partition: vec![Holding::default(); partitions.len()],
-            limits: Limits::new(limits),
+            limits: Limits::new(limits, licenses),
             ..Capacity::default()
         };
         capacity.count_empty();
@@ -186,6 +193,11 @@ impl Capacity {
     pub fn closed_cpus(&self) -> u32 {
         self.drained.iter().filter(|cpu| self.cpus.get(cpu).is_some_and(Vec::is_empty)).count()
             as u32
+    }
+
+    /// Returns the licenses and their use.
+    pub(crate) fn licenses(&self) -> impl Iterator<Item = LicenseUse> {
+        self.limits.licenses()
     }
 
     /// Returns the resources in use, which may exceed those of a host that has shrunk. Shared CPUs
@@ -339,13 +351,13 @@ impl Capacity {
         }
     }
 
-    /// Returns the limit that keeps a job with this many CPUs from starting, regardless of free
-    /// resources.
+    /// Returns the limit or license that keeps a job with this many CPUs from starting, regardless
+    /// of other free resources.
     pub fn limit_reached(&self, place: &CpuSharing, cpus: u32, host: &Host) -> Option<Reached<'_>> {
         if place.limits.is_empty() {
             return None;
         }
-        self.limits.reached(place.limits, self.taken_cpus(place, cpus, host))
+        self.limits.reached(&place.limits, self.taken_cpus(place, cpus, host))
     }
 
     pub fn fits(&self, want: &Want, host: &Host) -> bool {
@@ -423,7 +435,8 @@ impl Capacity {
             return None;
         }
         let gpu_ids = self.pick_gpus(others, beside, want, host)?;
-        let (place, count) = (want.place, self.taken_cpus(&want.place, want.tres.cpus, host));
+        let (place, count) =
+            (want.place.clone(), self.taken_cpus(&want.place, want.tres.cpus, host));
         let mut free = self.allowed_cpus(&place, want.named_cpus);
         others.iter().for_each(|other| free = &free & &other.allowed_cpus(&place, want.named_cpus));
         let cpu_ids = self.pick_cpus(free, beside, want.named_cpus, count as usize, host);
@@ -509,7 +522,7 @@ impl Capacity {
         if let Some(own) = place.partition.and_then(|at| self.by_partition.get_mut(at)) {
             own.take(alloc);
         }
-        self.limits.take(place.limits, alloc.tres.cpus);
+        self.limits.take(&place.limits, alloc.tres.cpus);
         self.count_empty();
     }
 
@@ -532,7 +545,7 @@ impl Capacity {
         if let Some(own) = place.partition.and_then(|at| self.by_partition.get_mut(at)) {
             own.give(alloc);
         }
-        self.limits.give(place.limits, alloc.tres.cpus);
+        self.limits.give(&place.limits, alloc.tres.cpus);
         self.count_empty();
     }
 

@@ -24,7 +24,7 @@ impl Resources {
         }
         let (want, host) = (choice.want(), self.host());
         let has_tasks = choice.job.request.task_count() <= self.config.max_tasks;
-        // A limit on the account or name does not matter here.
+        // A limit on the account or name does not matter here, and neither does a license.
         let want = Want { place: CpuSharing { limits: LimitSet::default(), ..want.place }, ..want };
         if has_tasks && self.ledger.whole().fits(&want, host) {
             return None;
@@ -33,10 +33,11 @@ impl Resources {
         Some(if is_drained { Reason::ReqNodeNotAvail } else { Reason::BadConstraints })
     }
 
-    /// Checks whether a limit on its account or name never lets the job start.
+    /// Checks whether a limit on its account or name never lets the job start, or there are never
+    /// enough licenses.
     fn above_limit(&self, choice: &Choice) -> Option<Reason> {
         let want = choice.want();
-        Some(self.ledger.whole().limit_reached(&want.place, want.tres.cpus, self.host())?.reason)
+        Some(self.ledger.whole().limit_reached(&want.place, want.tres.cpus, self.host())?.reason())
     }
 
     /// Checks whether the partition no longer exists, or does not start jobs now.

@@ -5,10 +5,12 @@ use crate::core::Core;
 use crate::testing::{Ask, Stored, T0, config, host};
 use crate::types::{Config, Cx, Effect, EndCause, StopCause, Submission};
 use slotd_model::job::{Client, ClientProcess};
+use slotd_model::license::License;
 use slotd_model::request::JobKind;
 use slotd_model::{
     ArrayRole, ExitCode, ExitRecord, JobId, JobRef, JobState, Reason, Refusal, Timestamp,
 };
+use std::collections::BTreeMap;
 
 /// A core with a clock, a map as its store, and the effects that no test code has examined yet.
 #[derive(Debug, Clone)]
@@ -17,6 +19,8 @@ pub(crate) struct Double {
     pub now: Timestamp,
     pub store: Stored,
     pub effects: Vec<Effect>,
+    /// The licenses that were oversold when the owner lowered their counts.
+    oversold: BTreeMap<String, u32>,
 }
 
 impl Double {
@@ -26,6 +30,7 @@ impl Double {
             now: Timestamp::from_secs(T0),
             store: Stored::default(),
             effects: Vec::new(),
+            oversold: BTreeMap::new(),
         }
     }
 
@@ -66,12 +71,29 @@ impl Double {
         }
         self.effects.extend(cx.out.effects);
         self.core.check_invariants().expect("the invariants hold");
+        let oversold = self.core.oversold_licenses();
+        for (name, over) in &oversold {
+            let before = self.oversold.get(name).copied().unwrap_or(0);
+            assert!(*over <= before, "{over} of license {name} were oversold, {before} before");
+        }
+        self.oversold = oversold;
         assert_eq!(
             self.core.notifications.memos().as_ref(),
             Ok(&self.store.memos),
             "the stored memos are the current ones"
         );
         result
+    }
+
+    /// Sets the number of each license. Running jobs may then hold more than there are.
+    pub(crate) fn set_licenses(&mut self, licenses: &[(&str, u32)]) {
+        let license =
+            |(name, count): &(&str, u32)| License { name: (*name).to_owned(), count: *count };
+        let licenses = licenses.iter().map(license).collect();
+        let config = Config { licenses, ..self.core.config().clone() };
+        self.core.set_config(config, self.now);
+        self.oversold = self.core.oversold_licenses();
+        self.act(|_, _| ());
     }
 
     /// Submits a job from a process of its own, with the job's ID as its PID.
