@@ -155,17 +155,11 @@ impl Session {
             };
             return Ok(is_window.then(whole));
         }
-        // Named jobs are few.
+        // Named jobs are few. Their requests have the tasks of arrays.
         let ids = live.to_vec();
-        let brief = Arc::new(JobQuery { brief: true, ..JobQuery::default() });
-        let jobs = self
-            .hub
-            .scheduler
-            .send(QueryJobs { query: brief, ids, since: None })
-            .await?
-            .whole()
-            .jobs;
-        Ok(missing(query, &jobs))
+        let known = JobQuery { without_steps: true, without_paths: true, ..JobQuery::default() };
+        let known = QueryJobs { query: Arc::new(known), ids, since: None };
+        Ok(missing(query, &self.hub.scheduler.send(known).await?.jobs))
     }
 
     /// Sends the running steps. A job that ended too long ago to be in memory is known, but has
