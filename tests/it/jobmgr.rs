@@ -284,7 +284,9 @@ fn kills_lose_no_step_and_run_none_twice() {
     // steps does nothing.
     let run = "sjobmgr run -Q --resume layers.toml";
     let job = slotd.wrap(&["-c", "2"], &format!("until [ -e enough ]; do {run}; done; {run}"));
-    let mut moments: Vec<usize> = (0..kills).map(|_| random.usize(1..count as usize)).collect();
+    // Each kill loses at most two runs, possibly before they have done anything.
+    let latest = count as usize - 2 * kills;
+    let mut moments: Vec<usize> = (0..kills).map(|_| random.usize(1..=latest)).collect();
     moments.sort_unstable();
     for moment in moments {
         let progress = || {
