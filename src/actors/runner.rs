@@ -74,10 +74,8 @@ pub struct RunnerSetup {
 /// Creates an idle runner for a job and returns the recipient of its commands.
 pub type RunnerSeed = Box<dyn Fn(JobId) -> Recipient<RunnerCommand>>;
 
-/// Returns a seed that starts runners on this arbiter, and prepares the first launch there.
+/// Returns a seed that starts runners on this arbiter.
 pub fn runners_on(arbiter: ArbiterHandle, setup: RunnerSetup) -> RunnerSeed {
-    let launcher = Arc::clone(&setup.launcher);
-    arbiter.spawn_fn(move || launcher.keep_spare());
     Box::new(move |job| {
         let setup = setup.clone();
         RunnerActor::start_in_arbiter(&arbiter, move |_| RunnerActor::new(job, setup)).recipient()

@@ -956,31 +956,6 @@ async fn idle_watchers_end_with_their_daemon_and_the_next_one_waits_for_them() {
 }
 
 #[tokio::test]
-async fn a_spare_watcher_takes_the_next_launch_without_the_launcher() {
-    let lab = lab();
-    lab.launcher.keep_spare();
-    lab.launcher.keep_spare();
-    let launcher = lab.launcher.pid() as i32;
-    let forked = async {
-        loop {
-            // Each thread of the launcher lists the children that it forked.
-            let threads = fs::read_dir(format!("/proc/{launcher}/task")).unwrap();
-            let children: String = threads
-                .filter_map(|thread| fs::read_to_string(thread.ok()?.path().join("children")).ok())
-                .collect();
-            if !children.is_empty() {
-                return children;
-            }
-            tokio::task::yield_now().await;
-        }
-    };
-    let spare = tokio::time::timeout(TIMEOUT, forked).await.unwrap();
-    assert!(slotd_sys::proc::kill(launcher, libc::SIGKILL));
-    let (watcher, record) = watched(&lab, &numbered(&lab, 0, &["sh", "-c", "exit 3"])).await;
-    assert_eq!((watcher.to_string(), record.exit), (spare.trim().to_owned(), ExitCode::status(3)));
-}
-
-#[tokio::test]
 async fn a_watchers_socket_is_reused_and_that_of_a_dead_one_is_deleted() {
     let lab = lab();
     let idle = || {

@@ -5,9 +5,8 @@
 //! `slotd __launcher` once, while both are small, and sends it one end of a socket pair for each
 //! step. The launcher forks a watcher for it (`watcher`), without an exec, and keeps no state:
 //! if it dies, another one is started, and jobs are not affected. After its step, a watcher stays
-//! idle for a second in case the same daemon has another launch, and one watcher is always idle, so
-//! that a job on a quiet machine does not wait for a fork (`idle_watchers`). So a series of short
-//! jobs costs one fork per job, and that fork copies no memory (`sys::fork`).
+//! idle for a second in case the same daemon has another launch (`idle_watchers`). So a series of
+//! short jobs costs one fork per job, and that fork copies no memory (`sys::fork`).
 //!
 //! Measured side by side with small programs: 2 cores, one job after the other, from the call until
 //! the daemon sees the end of the job, relative to running the bare script through posix_spawn at
@@ -133,21 +132,6 @@ impl Launcher {
         self.hand_over(spec, bytes, fds).map_err(LaunchError::Launcher)
     }
 
-    /// Ensures that one watcher is idle, so that the next launch need not wait for a fork. Failures
-    /// are ignored: the next launch reports them. Needs a tokio runtime.
-    pub fn keep_spare(&self) {
-        if !self.idle.is_empty() {
-            return;
-        }
-        let Ok((ours, theirs)) = UnixStream::pair() else { return };
-        let mut process = self.process.lock().unwrap_or_else(PoisonError::into_inner);
-        if process.hand_over(&OwnedFd::from(theirs), For::Spare).is_ok()
-            && let Ok(line) = step_handle::asynchronous(ours)
-        {
-            self.idle.put(line);
-        }
-    }
-
     fn hand_over(
         &self,
         spec: &LaunchSpec,
@@ -164,10 +148,10 @@ impl Launcher {
         let (ours, theirs) = UnixStream::pair()?;
         let theirs = OwnedFd::from(theirs);
         let mut process = self.process.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut result = process.hand_over(&theirs, For::Launch);
+        let mut result = process.hand_over(&theirs);
         if result.as_ref().is_err_and(|e| e.kind() != io::ErrorKind::WouldBlock) {
             process.replace(&self.program, &self.root, self.nofile)?;
-            result = process.hand_over(&theirs, For::Launch);
+            result = process.hand_over(&theirs);
         }
         match result {
             Ok(()) => {}
@@ -178,15 +162,6 @@ impl Launcher {
         }
         Ok(StepHandle::serve(step_handle::asynchronous(ours)?, identity, opening))
     }
-}
-
-/// The purpose of a new watcher, sent as one byte together with its connection.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum For {
-    /// A launch that follows on the connection.
-    Launch = 0,
-    /// A launch that may come later.
-    Spare = 1,
 }
 
 impl Process {
@@ -216,14 +191,14 @@ impl Process {
         Ok(Process { socket: ours, child })
     }
 
-    fn hand_over(&mut self, step_socket: &OwnedFd, for_: For) -> io::Result<()> {
+    fn hand_over(&mut self, step_socket: &OwnedFd) -> io::Result<()> {
         // An exited launcher's end of the socket may still be open without anybody reading it: in a
         // watcher that it just forked, or in a process that this one forked while creating the
         // socket pair.
         if matches!(self.child.try_wait(), Ok(Some(_))) {
             return Err(io::ErrorKind::BrokenPipe.into());
         }
-        socket::send_some(&self.socket, &[for_ as u8], &[step_socket.as_raw_fd()], &mut 0)
+        socket::send_some(&self.socket, &[0], &[step_socket.as_raw_fd()], &mut 0)
     }
 
     fn replace(&mut self, program: &Path, root: &Path, nofile: u64) -> io::Result<()> {
@@ -293,8 +268,7 @@ fn serve(root: &Path, nofile: Option<u64>) -> io::Result<()> {
         match unsafe { fork() } {
             Ok(ForkResult::Child) => {
                 drop(control_socket);
-                let for_ = if byte == [For::Spare as u8] { For::Spare } else { For::Launch };
-                watcher::watch(control, lock, root, for_)
+                watcher::watch(control, lock, root)
             }
             Ok(ForkResult::Parent { .. }) => {}
             Err(e) => could_not_fork(control, e),

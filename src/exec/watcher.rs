@@ -24,7 +24,6 @@ mod starting;
 use crate::cgroup::StepCgroup;
 use crate::job_files;
 use crate::launch_spec::{LaunchSpec, StepCommand, StepEvent, socket_name};
-use crate::launcher::For;
 use crate::meter::{Meter, OverTime, Pace};
 use crate::peer::{Peer, flush, poll, queue_event, send_last};
 use crate::{LaunchError, LaunchFault, job_dirs, launch_lock, pmi, task, wire};
@@ -103,10 +102,9 @@ struct Connection {
 
 /// Becomes the watcher of the step that arrives over `control`, and then of others. `lock` is the
 /// launcher's.
-pub(super) fn watch(control: OwnedFd, lock: File, root: &Path, for_: For) -> ! {
-    let connection = Connection { control: control.into(), incoming: wire::decoder(), lock };
+pub(super) fn watch(control: OwnedFd, lock: File, root: &Path) -> ! {
     // There is no need to report the watcher's own errors: the daemon sees the connection close.
-    let _ = serve(connection, root, for_);
+    let _ = serve(Connection { control: control.into(), incoming: wire::decoder(), lock }, root);
     // SAFETY: the process ends here, without running the launcher's exit handlers.
     unsafe { libc::_exit(0) }
 }
@@ -117,8 +115,7 @@ pub fn has_step(pid: i32) -> bool {
         .is_ok_and(|name| name.trim_ascii_end() == HAS_STEP.to_bytes())
 }
 
-fn serve(connection: Connection, root: &Path, for_: For) -> io::Result<()> {
-    let _ = set_name(if for_ == For::Spare { WAITS } else { HAS_STEP });
+fn serve(connection: Connection, root: &Path) -> io::Result<()> {
     become_watcher()?;
     break_point::reach("watcher begins");
     let mut process = ProcessState {
@@ -276,6 +273,7 @@ fn listen(path: &Path, process: &mut ProcessState) -> io::Result<UnixListener> {
 /// streams.
 fn become_watcher() -> io::Result<()> {
     let _ = nix::unistd::setsid();
+    let _ = set_name(HAS_STEP);
     nix::sys::prctl::set_child_subreaper(true)?;
     let null = std::fs::OpenOptions::new().read(true).write(true).open("/dev/null")?;
     nix::unistd::dup2_stdin(&null)?;

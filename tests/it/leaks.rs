@@ -11,7 +11,7 @@ use std::path::Path;
 struct Figures {
     descriptors: usize,
     threads: usize,
-    /// Processes of the test other than the daemon: its launcher and an idle watcher.
+    /// Processes of the test other than the daemon: its launcher.
     processes: usize,
     /// Files and directories below the root, except those of stored jobs.
     files: usize,
@@ -65,7 +65,7 @@ fn many_jobs_leak_no_resources() {
     // The first sample of the host's use, which creates a file, is taken after the last end.
     let host_use = slotd.root.join("lib/host_use.jsonl");
     slotd.wait("a sample of the host's use", || host_use.exists().then_some(()));
-    let before = settled("the end of the watchers", &|figures| figures.processes == 2);
+    let before = settled("the end of the watchers", &|figures| figures.processes == 1);
     for _ in 0..jobs / 100 {
         run(&slotd, 100);
     }

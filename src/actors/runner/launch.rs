@@ -112,7 +112,6 @@ impl RunnerActor {
         break_point::reach("launch begins");
         break_point::hang_at("launch hangs");
         let launched = self.setup.launcher.launch(&spec, fds);
-        self.setup.launcher.keep_spare();
         break_point::reach("launch sent");
         match launched {
             Ok(handle) => {
