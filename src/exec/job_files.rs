@@ -64,14 +64,11 @@ fn replace(path: &Path, text: &[u8], mode: u32) -> io::Result<()> {
     fresh.replace()
 }
 
-/// Writes a file in the job directory, unless it exists.
+/// Writes a file in the job directory. Fails if its name is taken.
 fn put(path: &Path, text: &[u8], mode: u32) -> io::Result<()> {
     let mut fresh = Fresh::new(path, mode)?;
     fresh.file.write_all(text)?;
-    match fresh.put() {
-        Err(e) if e.kind() == io::ErrorKind::AlreadyExists => Ok(()),
-        other => other,
-    }
+    fresh.put()
 }
 
 /// Records the job of this launch, so that it is known without the database.
@@ -88,15 +85,18 @@ pub(super) fn forget_job(spec: &LaunchSpec) -> io::Result<()> {
     }
 }
 
-/// Stores the script of a submitted job in its directory, unless the job has started in the
-/// meantime.
+/// Stores the script of a submitted job in its directory. If the name is taken, by the launch of
+/// the job or by a file that somebody has left there, the file is replaced unless it is the same.
 ///
 /// # Errors
 /// Fails if the directory or the file cannot be created.
 pub fn store_script(job_dir: &Path, script: &[u8]) -> Result<(), LaunchError> {
     make_job_dir(job_dir)?;
     let path = &job_dir.join(SCRIPT);
-    put(path, script, PROGRAM).map_err(LaunchError::own_file("write", path))
+    match put(path, script, PROGRAM) {
+        Err(e) if e.kind() == io::ErrorKind::AlreadyExists => write_program(path, script),
+        done => done.map_err(LaunchError::own_file("write", path)),
+    }
 }
 
 /// Replaces the script of a pending job, stored by [`store_script`].

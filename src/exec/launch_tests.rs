@@ -209,6 +209,32 @@ async fn a_batch_script_runs_and_its_end_is_reported_and_recorded() {
     assert_eq!(files, ["exit_status", "runner.sh", "script.sh"]);
 }
 
+#[test]
+fn stored_script_replaces_what_was_left_in_its_place() {
+    let dir = tempfile::tempdir().unwrap();
+    let (job_dir, other) = (dir.path().join("1"), dir.path().join("other"));
+    let script = job_dir.join("script.sh");
+    fs::write(&other, "keep").unwrap();
+    let leave: [&dyn Fn(); 4] = [
+        &|| fs::write(&script, "#!/bin/sh\necho old\n").unwrap(),
+        &|| std::os::unix::fs::symlink(&other, &script).unwrap(),
+        &|| fs::hard_link(&other, &script).unwrap(),
+        &|| nix::unistd::mkfifo(&script, nix::sys::stat::Mode::S_IRWXU).unwrap(),
+    ];
+    for leave in leave {
+        let _ = fs::remove_dir_all(&job_dir);
+        super::job_files::make_job_dir(&job_dir).unwrap();
+        leave();
+        super::store_script(&job_dir, b"#!/bin/sh\n").unwrap();
+        assert!(fs::symlink_metadata(&script).unwrap().is_file());
+        assert_eq!(fs::read_to_string(&script).unwrap(), "#!/bin/sh\n");
+        assert_eq!(fs::read_to_string(&other).unwrap(), "keep");
+    }
+    fs::remove_file(&script).unwrap();
+    fs::create_dir(&script).unwrap();
+    assert!(super::store_script(&job_dir, b"#!/bin/sh\n").is_err(), "it is a directory");
+}
+
 #[tokio::test]
 async fn a_script_that_is_briefly_open_for_writing_runs_afterwards() {
     let lab = lab();

@@ -72,9 +72,7 @@ impl BriefJob {
             suspended_us: run.suspended_us,
         }
     }
-}
 
-impl BriefJob {
     /// Writes the listed fields into a view that has defaults for everything else. A long listing
     /// reuses a few views, which are large.
     pub fn put_into(self, view: &mut JobView) {
