@@ -50,6 +50,9 @@ pub struct Hub {
     pub inventory: Addr<GpuInventoryActor>,
     pub readers: Readers,
     pub paths: Paths,
+    /// The job directories are not on the file system of the database, so the thread that commits must not wait for
+    /// theirs: other jobs' commits would wait too if it hangs.
+    pub jobs_have_own_disk: bool,
     /// The output of `scontrol show config`.
     pub config: RefCell<Vec<(String, String)>>,
     pub settings: Arc<Settings>,

@@ -43,6 +43,8 @@ use slotd_store::{Reader, Store};
 use slotd_sys::clock;
 use slotd_sys::paths::Paths;
 use std::cell::{Cell, RefCell};
+use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -139,6 +141,7 @@ pub fn start(parts: Parts) -> Hub {
         scheduler,
         inventory,
         readers: start_readers(readers, paths.db(), node, batch_tasks),
+        jobs_have_own_disk: jobs_have_own_disk(&paths),
         paths,
         config: RefCell::new(shown),
         settings: Arc::new(settings),
@@ -179,6 +182,13 @@ fn start_store(
         file_script: Box::new(file_script),
     };
     StoreActor::start_in_arbiter(&Arbiter::new().handle(), move |_| StoreActor::new(store, outputs))
+}
+
+/// Whether the job directories are on another file system than the database, or are not found.
+fn jobs_have_own_disk(paths: &Paths) -> bool {
+    let device = |path| fs::metadata(path).ok().map(|found| found.dev());
+    let jobs = device(paths.jobs_dir());
+    jobs.is_none() || jobs != device(paths.lib_dir())
 }
 
 /// Starts the notifier, which first sends the notifications left by an earlier daemon.

@@ -1,7 +1,7 @@
 //! The database cannot be written: running jobs can be ended, new ones are refused, and everything
 //! continues once the disk works again.
 
-use slotd_kit::disk::{ReadOnly, SmallDisk, limit_files};
+use slotd_kit::disk::{HangingDisk, ReadOnly, SmallDisk, limit_files};
 use slotd_kit::{Out, Slotd, proc, until};
 use std::fs;
 use std::time::{Duration, Instant};
@@ -194,6 +194,32 @@ fn jobs_can_be_cancelled_on_a_full_disk() {
     slotd.wait_state(next, "COMPLETED");
     let lines = slotd.log().lines().filter(|line| line.contains("is full (")).count();
     assert_eq!(lines, 2, "one from each daemon: {}", slotd.log());
+}
+
+#[test]
+fn hung_job_directories_do_not_hold_up_other_requests() {
+    let mut slotd = Slotd::setup().prepare();
+    // The database is on another disk.
+    let jobs = slotd.root.join("lib/jobs");
+    fs::create_dir_all(&jobs).unwrap();
+    let Some(disk) = HangingDisk::mount(&jobs, &slotd.path("image")) else { return };
+    slotd.start_daemon();
+    let first = slotd.wrap(&["-H"], "true");
+    disk.hang();
+    let run = |name: &str, args: &[&str]| {
+        let mut command = slotd.command(name);
+        command.args(args);
+        slotd.spawn(command)
+    };
+    let submits = run("sbatch", &["-H", "--parsable", "--wrap", "echo second"]);
+    slotd.wait("the second job", || (slotd.all_records().len() == 2).then_some(()));
+    run("scontrol", &["update", &format!("jobid={first}"), "comment=durable"]).end().ok();
+    run("scancel", &[&first.to_string()]).end().ok();
+    disk.resume();
+    let second: u32 = submits.end().ok().text().parse().unwrap();
+    let script = slotd.job_dir(second).join("script.sh");
+    let script = slotd.wait("the script", || fs::read_to_string(&script).ok());
+    assert!(script.ends_with("echo second\n"), "{script}");
 }
 
 #[test]

@@ -56,8 +56,9 @@ impl Session {
         let asked = tree.as_ref().map(|_| submit.request.clone());
         let client = submit.client;
         // An earlier daemon may have accepted the job and crashed before it stored the script.
+        let files_script = !submit.again && !self.hub.jobs_have_own_disk;
         let script =
-            (submit.again && submit.request.kind == JobKind::Batch).then(|| texts.script.clone());
+            (!files_script && submit.request.kind == JobKind::Batch).then(|| texts.script.clone());
         let submission = Submission { request: submit.request, texts, client: Some(client), ended };
         if submit.test_only {
             return Ok(plain(match self.hub.scheduler.send(TestSubmission(submission)).await? {
@@ -72,7 +73,7 @@ impl Session {
         }
         let waits = submit.wait || client.holds;
         let news = waits.then(|| self.news.clone());
-        let message = SubmitJob { submission, files_script: true, again: submit.again, news };
+        let message = SubmitJob { submission, files_script, again: submit.again, news };
         let promised = self.hub.scheduler.send(message).await?;
         break_point::reach("submission promised");
         Ok(plain(match promised {

@@ -1,12 +1,13 @@
-//! Disks in trouble: files that cannot grow, and a small disk that can be filled up.
+//! Disks in trouble: files that cannot grow, a small disk that can be filled up, and one that can hang.
 
 use crate::proc;
 use std::ffi::CString;
 use std::fs;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Output};
 
 /// Whether this many bytes are free and programs can be executed there.
 pub fn has_room(at: &Path, bytes: u64) -> bool {
@@ -94,6 +95,55 @@ impl SmallDisk {
 
 impl Drop for SmallDisk {
     fn drop(&mut self) {
+        detach(&self.0);
+    }
+}
+
+/// A disk whose writers can be made to hang.
+#[derive(Debug)]
+pub struct HangingDisk(PathBuf);
+
+impl HangingDisk {
+    /// Mounts the file `image`, which it creates, over an empty directory. Prints a line and returns
+    /// `None` if that is not permitted.
+    #[track_caller]
+    pub fn mount(at: &Path, image: &Path) -> Option<HangingDisk> {
+        let file = fs::File::create(image).expect("an image");
+        file.set_len(16 << 20).expect("an image");
+        let made = Command::new("mkfs.ext4").arg("-q").arg(image).output();
+        let mounted = Command::new("mount").args(["-o", "loop"]).args([image, at]).output();
+        if ![made, mounted].into_iter().all(|done| done.is_ok_and(|out| out.status.success())) {
+            eprintln!("not tested: an image cannot be mounted here");
+            return None;
+        }
+        let disk = HangingDisk(at.to_owned());
+        // The daemon refuses directories that others can read.
+        fs::set_permissions(at, fs::Permissions::from_mode(0o700)).expect("a mounted disk");
+        Some(disk)
+    }
+
+    /// Every process that writes waits until [`HangingDisk::resume`].
+    #[track_caller]
+    pub fn hang(&self) {
+        let done = self.freeze("--freeze").expect("fsfreeze");
+        assert!(done.status.success(), "{done:?}");
+    }
+
+    #[track_caller]
+    pub fn resume(&self) {
+        let done = self.freeze("--unfreeze").expect("fsfreeze");
+        assert!(done.status.success(), "{done:?}");
+    }
+
+    fn freeze(&self, how: &str) -> io::Result<Output> {
+        Command::new("fsfreeze").arg(how).arg(&self.0).output()
+    }
+}
+
+impl Drop for HangingDisk {
+    fn drop(&mut self) {
+        // A failed test may leave it frozen.
+        let _ = self.freeze("--unfreeze");
         detach(&self.0);
     }
 }
