@@ -324,6 +324,8 @@ fn query(args: &Squeue, table: &Table, now: Timestamp) -> JobQuery {
         without_paths: !paths,
         without_steps: matches!(table, Table::Jobs { .. }),
         brief: brief && !args.start,
+        // A document is printed before the last part arrives.
+        one_moment: !matches!(table, Table::Machine(_)),
         ..JobQuery::default()
     };
     if args.start {
@@ -378,7 +380,9 @@ fn once(args: &Squeue, table: &Table, origin: &Origin) -> Done {
         Table::Machine(machine) => return document(args, *machine, &request, origin),
         Table::Steps(layout) => {
             let mut jobs = Vec::new();
-            let ctx = ask_for_parts(args, &request, origin, |part, _| jobs.extend(part.jobs))?;
+            let ctx = ask_for_parts(args, &request, origin, |part, _| {
+                jobs = part.after(std::mem::take(&mut jobs)).jobs;
+            })?;
             (print_steps(&jobs, layout, header, &ctx), ctx)
         }
         Table::Jobs { layout, sort } => {
@@ -386,6 +390,7 @@ fn once(args: &Squeue, table: &Table, origin: &Origin) -> Done {
             let options = Options { layout, header, each_task: args.array, sort, refs: &args.jobs };
             let mut listing = Listing::new(options);
             let ctx = ask_for_parts(args, &request, origin, |part, ctx| {
+                listing.forget(&part.changed);
                 listing.add(part.jobs, ctx);
                 listing.add_brief(part.brief, ctx);
             })?;
@@ -446,6 +451,19 @@ mod tests {
         let squeue = read(words);
         let Ok(table) = Table::of(&squeue, Columns::Own) else { panic!("{words:?}") };
         query(&squeue, &table, Timestamp::from_secs(1_000_000))
+    }
+
+    #[test]
+    fn tables_show_one_moment() {
+        for (words, is_consistent) in [
+            (&[][..], true),
+            (&["-t", "all", "-o", "%i %S"], true),
+            (&["-s"], true),
+            (&["--start"], true),
+            (&["--json"], false),
+        ] {
+            assert_eq!(asked(words).one_moment, is_consistent, "{words:?}");
+        }
     }
 
     #[test]

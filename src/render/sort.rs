@@ -4,6 +4,7 @@ use crate::Ctx;
 use crate::field::{FormatError, Need, Place, Table, by_code, by_own_name};
 use crate::value::Value;
 use std::cmp::Ordering;
+use std::collections::HashSet;
 use std::marker::PhantomData;
 
 /// A sort order: the most significant column first.
@@ -88,17 +89,26 @@ pub struct Order<T: Table> {
     values: Vec<Value>,
     /// For each row, the number that decides between rows with equal values.
     numbers: Vec<u32>,
+    /// The positions of the rows to leave out.
+    forgotten: HashSet<u32>,
 }
 
 impl<T: Table> Order<T> {
     pub fn by(sort: Sort<T>) -> Self {
-        Order { sort, values: Vec::new(), numbers: Vec::new() }
+        Order { sort, values: Vec::new(), numbers: Vec::new(), forgotten: HashSet::new() }
     }
 
     /// Adds the next row.
     pub fn add(&mut self, row: &T::Row<'_>, number: u32, ctx: &Ctx) {
         self.values.extend(self.sort.values(row, ctx));
         self.numbers.push(number);
+    }
+
+    /// Leaves out the rows with these numbers that were added so far.
+    pub fn forget(&mut self, numbers: &HashSet<u32>) {
+        let rows = (0..).zip(&self.numbers);
+        self.forgotten
+            .extend(rows.filter(|(_, number)| numbers.contains(number)).map(|(row, _)| row));
     }
 
     /// Returns the sorted rows, each by its position among the added rows, from 0. The sort is
@@ -109,7 +119,8 @@ impl<T: Table> Order<T> {
             let place = place as usize;
             (&self.values[place * keys..(place + 1) * keys], self.numbers[place])
         };
-        let mut places: Vec<u32> = (0..).take(self.numbers.len()).collect();
+        let all = (0..).take(self.numbers.len());
+        let mut places: Vec<u32> = all.filter(|place| !self.forgotten.contains(place)).collect();
         places.sort_by(|a, b| {
             let ((a, first), (b, second)) = (row(*a), row(*b));
             self.sort.compare(a, b).then(first.cmp(&second))

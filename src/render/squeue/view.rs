@@ -7,7 +7,7 @@ use crate::squeue::rows::rows;
 use crate::{Columns, Ctx, layout, sort};
 use slotd_model::brief::BriefJob;
 use slotd_model::view::JobView;
-use slotd_model::{ArrayRole, JobRef};
+use slotd_model::{ArrayRole, JobId, JobRef};
 
 pub type Layout = layout::Layout<Squeue>;
 pub type Sort = sort::Sort<Squeue>;
@@ -139,6 +139,16 @@ impl<'a> Listing<'a> {
         self.views = views;
     }
 
+    /// Leaves out the jobs with these IDs that were added so far.
+    pub fn forget(&mut self, jobs: &[JobId]) {
+        if jobs.is_empty() {
+            return;
+        }
+        let numbers = jobs.iter().map(|id| id.0).collect();
+        self.order.forget(&numbers);
+        self.of_arrays.retain(|job| !numbers.contains(&job.id.0));
+    }
+
     fn take(&mut self, jobs: &[JobView], ctx: &Ctx) {
         let rows = rows(jobs, self.each_task, self.refs);
         rows.iter().for_each(|row| self.order.add(row, row.job.id.0, ctx));
@@ -159,7 +169,7 @@ mod tests {
     use crate::field::Table;
     use crate::fixture::{at, ctx, job};
     use proptest::prelude::*;
-    use slotd_model::{End, ExitCode, JobId, JobState, Reason, TaskSet};
+    use slotd_model::{End, ExitCode, JobState, Reason, TaskSet};
 
     fn print(jobs: &[JobView], options: &Options<'_>, ctx: &Ctx) -> String {
         let mut listing = Listing::new(options.clone());
@@ -210,6 +220,29 @@ mod tests {
             }
             assert_eq!(listing.end(&ctx()), print(&jobs, &options, &ctx()));
         }
+    }
+
+    #[test]
+    fn a_job_that_changed_between_parts_is_listed_once() {
+        let queue: Vec<JobView> =
+            (1..=4).map(|id| job(id, "first").build()).chain(array()).collect();
+        let gone = JobId(2);
+        // Jobs 1 and the array changed, job 5 is new, and job 2 no longer matches.
+        let again = [job(1, "second").running(4).build(), job(5, "new").build()];
+        let again: Vec<JobView> = again.into_iter().chain(array()).collect();
+        let mut changed: Vec<JobId> = again.iter().map(|job| job.id).collect();
+        changed.push(gone);
+        let is_same = |job: &&JobView| !changed.contains(&job.id);
+        let expected: Vec<JobView> = queue.iter().filter(is_same).chain(&again).cloned().collect();
+        let options = Options { sort: Sort::parse("-i").unwrap(), ..percent("%i|%j|%t") };
+        let brief = |jobs: &[JobView]| jobs.iter().map(|job| BriefJob::of(job)).collect();
+        let mut listing = Listing::new(options.clone());
+        listing.add_brief(brief(&queue), &ctx());
+        listing.forget(&changed);
+        listing.add_brief(brief(&again), &ctx());
+        let listed = listing.end(&ctx());
+        assert_eq!(listed, print(&expected, &options, &ctx()));
+        assert!(!listed.contains("2|first") && listed.contains("1|second|R"), "{listed}");
     }
 
     #[test]
