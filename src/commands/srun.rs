@@ -182,6 +182,9 @@ pub fn parse(argv: &[OsString], origin: &Origin) -> Result<Srun, CliError> {
         // It is a separate job, even if submitted from inside another.
         srun.jobid = srun.jobid.filter(|_| !choices.is_from_environment("jobid"));
     }
+    if srun.jobid.is_some() && choices.on_command_line("dependency") {
+        return Err(step_dependency());
+    }
     // As in Slurm, steps inherit the kind of binding that the surrounding step requested. They do
     // not inherit the masks that slotd derived from it, and other jobs inherit nothing.
     let is_outer = |kind: &str| srun.jobid.is_none() || kind == "mask_cpu:";
@@ -249,6 +252,13 @@ impl Srun {
         request.std_err = path(&self.error);
         request.open_mode = self.open_mode;
     }
+}
+
+/// In Slurm, `--dependency` has no effect on steps (srun man page), so that a step which should wait
+/// runs at once.
+fn step_dependency() -> CliError {
+    CliError::error(1, "--dependency applies to jobs, and inside a job srun starts a step")
+        .hint("sjobmgr submit -d STEP COMMAND starts a step after another one")
 }
 
 pub fn run(argv: &[OsString]) -> Done {

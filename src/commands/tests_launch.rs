@@ -120,6 +120,21 @@ fn srun_finds_the_surrounding_job() {
 }
 
 #[test]
+fn step_cannot_depend_on_a_job() {
+    let waits = ["-d", "afterok:7", "true"];
+    assert!(!srun(&waits).request.dependency.is_empty());
+    let refused = srun_in(&[("SLURM_JOB_ID", "12")], &waits).unwrap_err();
+    let wanted = "srun: error: --dependency applies to jobs, and inside a job srun starts a step\n";
+    assert_eq!(refused, (wanted.to_owned(), 1));
+    // A job of its own, and a variable that the script was submitted with.
+    let inside = |env: &[_], words: &[&str]| {
+        srun_in(&[&[("SLURM_JOB_ID", "12")], env].concat(), words).expect("good")
+    };
+    assert!(inside(&[], &["--no-wait", "-d", "afterok:7", "true"]).jobid.is_none());
+    assert!(inside(&[("SLURM_DEPENDENCY", "afterok:7")], &["true"]).jobid.is_some());
+}
+
+#[test]
 fn step_reads_only_its_own_variables_from_the_environment() {
     let env = [
         ("SLURM_JOB_ID", "12"),

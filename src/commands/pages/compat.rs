@@ -8,7 +8,7 @@ use clap::Arg;
 use std::fmt::Write;
 
 /// A command, an option and how it differs from Slurm.
-const DIFFERS: [(&str, &str, &str); 22] = [
+const DIFFERS: [(&str, &str, &str); 23] = [
     (
         "sbatch",
         "ntasks",
@@ -34,6 +34,7 @@ const DIFFERS: [(&str, &str, &str); 22] = [
     ("sbatch", "qos", "stored and shown, but has no effect"),
     ("sbatch", "mail-type", "sent with the host's sendmail; STAGE_OUT and PURGE send nothing"),
     ("srun", "mpi", "none and pmi2; pmix is refused"),
+    ("srun", "dependency", "refused for a step inside a job, where Slurm ignores it"),
     ("srun", "no-wait", "slotd's own option; submits the command as a job"),
     ("sstat", "series", "slotd's own option; resource usage over time"),
     ("sstat", "json", "slotd's own option; with `--series`, prints JSON"),
