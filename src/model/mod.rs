@@ -19,6 +19,7 @@ pub mod changed;
 pub mod constraint;
 pub mod counted;
 pub mod cpu_use;
+pub mod cron;
 pub mod dependency;
 pub mod diagnostics;
 pub mod exit;

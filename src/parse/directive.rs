@@ -67,8 +67,8 @@ pub fn line_of(word: &str) -> Option<String> {
     }
 }
 
-/// Splits a directive into words. The error is the quote that is not closed.
-fn words(text: &str) -> Result<Vec<String>, char> {
+/// Splits the options of a directive into words. The error is the quote that is not closed.
+pub(crate) fn words(text: &str) -> Result<Vec<String>, char> {
     let mut words = Vec::new();
     let mut word: Option<String> = None;
     let mut quote = None;

@@ -72,6 +72,10 @@ impl Zone {
         Some(then.strftime(form).to_string())
     }
 
+    pub(crate) fn time_zone(&self) -> &TimeZone {
+        &self.0
+    }
+
     fn at(&self, now: Timestamp) -> Option<jiff::Zoned> {
         Some(jiff::Timestamp::from_second(now.as_secs()).ok()?.to_zoned(self.0.clone()))
     }

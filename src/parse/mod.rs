@@ -21,6 +21,8 @@ pub mod constraint;
 pub mod count;
 pub mod cpu_bind;
 pub mod cpu_freq;
+pub mod cron;
+pub mod crontab;
 pub mod dependency;
 pub mod directive;
 pub mod distribution;
