@@ -22,7 +22,9 @@ use slotd_model::{
 };
 use slotd_protocol::answer::{ManagedJob, Outcome};
 use slotd_protocol::request::{CancelAsk, ControlAction, StepLaunch, UsageAsk};
-use slotd_sched::{Config, EndCause, EndedJob, Estimate, SignalTarget, StopCause, Submission};
+use slotd_sched::{
+    Config, EndCause, EndedJob, EntryToInstall, Estimate, SignalTarget, StopCause, Submission,
+};
 use slotd_store::StoreError;
 use slotd_store::diffs::PackedDiff;
 use std::os::fd::OwnedFd;
@@ -42,6 +44,30 @@ pub struct SubmitJob {
     pub again: bool,
     /// The recipient of the job's events, if a client waits for them.
     pub news: Option<NewsSender>,
+}
+
+/// Return the crontab of a user.
+#[derive(Message)]
+#[rtype(result = "Option<Vec<u8>>")]
+pub struct QueryCrontab {
+    pub uid: u32,
+}
+
+/// Replace the crontab of a user. Answered with its jobs once they are durable, or with the index
+/// of the entry that was refused, if an entry is at fault.
+#[derive(Message)]
+#[rtype(result = "Result<Vec<JobId>, (Option<usize>, Refusal)>")]
+pub struct ReplaceCrontab {
+    pub uid: u32,
+    pub text: Vec<u8>,
+    pub entries: Vec<EntryToInstall>,
+}
+
+/// Remove the crontab of a user. Answered once that is durable.
+#[derive(Message)]
+#[rtype(result = "Result<(), Refusal>")]
+pub struct RemoveCrontab {
+    pub uid: u32,
 }
 
 /// Estimate what would happen to a submission.

@@ -33,6 +33,7 @@ use tokio::sync::{Semaphore, oneshot, watch};
 mod asker;
 mod control;
 mod counters;
+mod crontab;
 mod diagnostics;
 mod effects;
 mod feeds;

@@ -11,7 +11,7 @@ use slotd_model::gpu::Gpu;
 use slotd_model::job::ClientProcess;
 use slotd_model::notice::Notice;
 use slotd_model::{Job, JobId, JobState, Timestamp};
-use slotd_sched::{Core, FoundJob, Outbox};
+use slotd_sched::{Core, Cx, FoundJob, Outbox};
 use slotd_store::{Reader, Store, upkeep};
 use slotd_sys::paths::Paths;
 use slotd_sys::{clock, user};
@@ -253,10 +253,15 @@ pub fn recover(
     let mut core = Core::recover(config, jobs, ended, next_id, daemon_start);
     core.remember(&reader.completed_last(REMEMBERED).map_err(unusable(paths))?);
     core.recall_memos(store.memos().map_err(unusable(paths))?, daemon_start);
+    core.recall_crontabs(store.crontabs().map_err(unusable(paths))?);
     core.set_clock(clock::base());
     core.set_drains(node_order::read(paths), daemon_start);
     core.outages_are_known();
     let opening = reboot::end_interrupted(&mut core, paths, last_commit, daemon_start);
+    // The clock may have been set while no daemon ran.
+    let mut cx = Cx { now: daemon_start, out: opening };
+    core.follow_clock(&mut cx);
+    let opening = cx.out;
     let adopted: Vec<Job> = core.jobs().filter(|job| job.run.state.is_active()).cloned().collect();
     let clients = clients_to_expect(core.jobs());
     let untold = store.untold().map_err(unusable(paths))?;

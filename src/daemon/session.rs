@@ -38,6 +38,7 @@ use tokio::sync::{Mutex, RwLock, mpsc};
 use tokio::time::timeout;
 
 mod changes;
+mod crontab;
 mod lists;
 mod site;
 mod source;
@@ -236,6 +237,9 @@ impl Session {
             }),
             Request::Submit(submit) => return self.submit(*submit, raw).await,
             Request::SubmitMany(many) => return self.submit_many(many, raw).await,
+            Request::Crontab => return self.crontab().await,
+            Request::InstallCrontab(crontab) => return self.install_crontab(crontab, raw).await,
+            Request::RemoveCrontab => return self.remove_crontab().await,
             Request::Jobs(query) => return self.jobs(query).await,
             Request::Accounting(query) => return self.accounting(query).await,
             Request::Usage(ask) => return self.usage(ask).await,

@@ -3,6 +3,7 @@
 //! One decision produces a few of them. They are committed together before the decision takes any
 //! other effect.
 
+use crate::cron::Crontab;
 use crate::memo::{MemoBody, MemoKey};
 use crate::notice::Notice;
 use crate::run::Run;
@@ -57,6 +58,11 @@ pub enum Change {
     DropMemo {
         key: MemoKey,
     },
+    /// Replaces the crontab of a user. `None` removes it.
+    PutCrontab {
+        uid: u32,
+        crontab: Option<Box<Crontab>>,
+    },
 }
 
 impl Change {
@@ -69,7 +75,10 @@ impl Change {
             | Change::DropStep { job, .. }
             | Change::EndRun { job, .. } => Some(*job),
             Change::PutNotice { job, .. } => *job,
-            Change::DropNotice { .. } | Change::PutMemo { .. } | Change::DropMemo { .. } => None,
+            Change::DropNotice { .. }
+            | Change::PutMemo { .. }
+            | Change::DropMemo { .. }
+            | Change::PutCrontab { .. } => None,
         }
     }
 
@@ -84,7 +93,8 @@ impl Change {
             | Change::PutNotice { .. }
             | Change::DropNotice { .. }
             | Change::PutMemo { .. }
-            | Change::DropMemo { .. } => None,
+            | Change::DropMemo { .. }
+            | Change::PutCrontab { .. } => None,
         }
     }
 }

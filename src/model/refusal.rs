@@ -63,6 +63,8 @@ pub enum Refusal {
     ScriptOfArray,
     /// A new script for a job of srun or salloc.
     NoScript,
+    /// A change to a job that a crontab defines.
+    CrontabJob,
     /// `scontrol top` of a held job.
     Held,
     /// A signal to a job that is not running.
@@ -448,6 +450,7 @@ impl fmt::Display for Refusal {
                 "All tasks of an array share one script, which can only be changed for the whole array before its first task starts"
             }
             Refusal::NoScript => "The job has no batch script",
+            Refusal::CrontabJob => "Cannot modify scrontab jobs through scontrol",
             Refusal::Held => "Job is in held state, pending scheduler release",
             Refusal::NotNow => "Job can not be altered now, try again later",
             Refusal::NotAnArray => "Job is not an array",

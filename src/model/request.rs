@@ -6,6 +6,7 @@
 use crate::array::ArraySpec;
 use crate::batch_tasks::{BatchTasks, ScriptTasks};
 use crate::binding::CpuBind;
+use crate::cron::Recurrence;
 use crate::dependency::Dependency;
 use crate::gpu::GpuShare;
 use crate::is_default;
@@ -282,6 +283,9 @@ pub struct JobRequest {
     pub time_min_secs: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub begin: Option<Timestamp>,
+    /// When the job recurs, as an entry of a crontab. `begin` is its next time.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub recurrence: Option<Recurrence>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub deadline: Option<Timestamp>,
     #[serde(skip_serializing_if = "Dependency::is_empty")]

@@ -67,6 +67,9 @@ pub struct Run {
     /// REQUEUED. Otherwise the run had already ended.
     #[serde(default, skip_serializing_if = "is_default")]
     pub requeued: bool,
+    /// When the run was queued, for a job that recurs: its record has the time of the next run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub submit: Option<Timestamp>,
     pub run: RunState,
     #[serde(default, skip_serializing_if = "is_default")]
     pub steps: Vec<Step>,
@@ -125,6 +128,7 @@ impl Run {
     /// Returns the record as it was at the end of this run. Values that the user changed since then
     /// are the current ones.
     pub fn record(self, job: &Job) -> Job {
-        Job { run: self.run, steps: self.steps, ..job.without_steps() }
+        let submit = self.submit.unwrap_or(job.submit);
+        Job { run: self.run, steps: self.steps, submit, ..job.without_steps() }
     }
 }

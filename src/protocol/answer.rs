@@ -23,6 +23,18 @@ pub enum Answer {
     },
     /// In the order of the submitted jobs.
     SubmittedMany(Vec<Result<JobId, Refusal>>),
+    /// The raw part is the text, in which the entries that were cancelled are commented out.
+    Crontab {
+        /// Whether the user has a crontab.
+        exists: bool,
+    },
+    /// The jobs of the entries, in their order.
+    CrontabInstalled(Vec<JobId>),
+    /// An entry was refused, and the old crontab is unchanged.
+    CrontabRefused {
+        entry: usize,
+        why: Refusal,
+    },
     /// `--test-only`.
     WouldStart {
         job: JobId,

@@ -1,6 +1,7 @@
 //! Requests from clients.
 
 use serde::{Deserialize, Serialize};
+use slotd_model::cron::Recurrence;
 use slotd_model::job::{Client, ClientProcess};
 use slotd_model::node::NodeOrder;
 use slotd_model::query::JobQuery;
@@ -11,7 +12,7 @@ use slotd_model::{JobId, JobRef, JobRequest, Step, StepId, StepRequest, Timestam
 use std::path::PathBuf;
 
 /// A request. The raw part of its frame is empty except for [`Request::Submit`],
-/// [`Request::SubmitMany`] and [`Request::LaunchStep`].
+/// [`Request::SubmitMany`], [`Request::InstallCrontab`] and [`Request::LaunchStep`].
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub enum Request {
     /// Check whether the daemon is running. Answered by `Pong`.
@@ -22,6 +23,13 @@ pub enum Request {
     /// Submit many batch jobs. Raw part: the environment that they share (`env_len` bytes), then
     /// their scripts in the same order.
     SubmitMany(SubmitMany),
+    /// Fetch the client's crontab. Answered by `Crontab`.
+    Crontab,
+    /// Replace the client's crontab. Raw part: the text (`text_len` bytes), then the script and
+    /// the environment of each job. Answered by `CrontabInstalled` or `CrontabRefused`.
+    InstallCrontab(InstallCrontab),
+    /// Remove the client's crontab. Answered by `Recorded`, also if there is none.
+    RemoveCrontab,
     /// Query pending, running and recently ended jobs. A query by job or by time window includes
     /// older ones too.
     Jobs(JobQuery),
@@ -149,6 +157,9 @@ impl Request {
             // The script and the environment come from the daemon.
             Request::Submit(submit) => submit.texts_of.is_some() || may(submit.request.uid),
             Request::SubmitMany(many) => many.jobs.iter().all(|job| may(job.request.uid)),
+            Request::InstallCrontab(crontab) => {
+                crontab.entries.iter().all(|entry| may(entry.job.request.uid))
+            }
             Request::LaunchStep(launch) => may(launch.uid),
             _ => true,
         }
@@ -163,6 +174,8 @@ impl Request {
             Request::Submit(submit) if submit.client.holds => ("REQUEST_RESOURCE_ALLOCATION", 4001),
             Request::Submit(_) => ("REQUEST_SUBMIT_BATCH_JOB", 4003),
             Request::SubmitMany(_) => ("REQUEST_SUBMIT_BATCH_JOBS", 9007),
+            Request::Crontab => ("REQUEST_CRONTAB", 2200),
+            Request::InstallCrontab(_) | Request::RemoveCrontab => ("REQUEST_UPDATE_CRONTAB", 2202),
             Request::Jobs(_) => ("REQUEST_JOB_INFO", 2003),
             Request::Accounting(_) => ("DBD_GET_JOBS_COND", 1444),
             Request::Node => ("REQUEST_NODE_INFO", 2007),
@@ -238,6 +251,24 @@ pub struct SubmitMany {
 pub struct OneOfMany {
     pub request: JobRequest,
     pub script_len: usize,
+}
+
+/// A crontab, of which either all entries are accepted or none.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct InstallCrontab {
+    pub text_len: usize,
+    pub entries: Vec<CrontabJob>,
+    pub client: ClientProcess,
+}
+
+/// The job of an entry.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct CrontabJob {
+    pub job: OneOfMany,
+    pub env_len: usize,
+    pub recurrence: Recurrence,
+    /// The line numbers of its first `#SCRON` line and of its command, starting at 1.
+    pub lines: (usize, usize),
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]

@@ -85,7 +85,8 @@ impl Core {
                     let is_requeued = job.run.reason == Reason::Requeued && is_first;
                     // Its manager may still request a requeue.
                     let may_come_back = job.run.reason == Reason::TimeLimit && is_first;
-                    let comes_back = is_requeued || job.runs_again();
+                    let recurs = self.next_recurrence(job, cx.now).is_some();
+                    let comes_back = is_requeued || recurs || job.runs_again();
                     if comes_back || may_come_back {
                         self.records.edit(id, |job| job.run.cancelled_by = Some(by_uid));
                         self.records.save(id, cx);
@@ -177,6 +178,7 @@ impl Core {
 
     fn set_hold(&mut self, sel: &JobRef, hold: Hold, cx: &mut Cx) -> Result<Vec<JobId>, Refusal> {
         let mut changed = Vec::new();
+        self.check_no_crontab_job(&self.records.resolve(sel))?;
         for id in self.pick_live(sel, cx)? {
             let Some(job) = self.job(id) else { continue };
             let waits = job.run.state == JobState::Pending;
@@ -218,6 +220,9 @@ impl Core {
         if found.is_empty() {
             return Err(Refusal::UnknownJob);
         }
+        if and_hold {
+            self.check_no_crontab_job(&found)?;
+        }
         let mut done = Vec::new();
         let mut refused = Refusal::Disabled;
         for id in found {
@@ -253,7 +258,12 @@ impl Core {
                     self.stop(id, Reason::Requeued, StopCause::Requeue, cx);
                 }
                 JobState::Ended(_) => {
-                    let run = Run { requeued: false, run: job.run.clone(), steps: Vec::new() };
+                    let run = Run {
+                        requeued: false,
+                        submit: None,
+                        run: job.run.clone(),
+                        steps: Vec::new(),
+                    };
                     self.records.edit(id, |job| job.hold = hold);
                     self.back_to_queue(id, Some(run), None, cx);
                 }

@@ -6,6 +6,7 @@
 //! that needs several is another `impl Core` block in one of the other files.
 
 use super::choice::Choice;
+use super::crontab::Crontabs;
 use super::line::Line;
 use super::notify::Notifications;
 use super::records::Records;
@@ -23,6 +24,7 @@ pub struct Core {
     pub(super) line: Line,
     /// The notifications to send.
     pub(super) notifications: Notifications,
+    pub(super) crontabs: Crontabs,
 }
 
 impl Core {
@@ -32,6 +34,7 @@ impl Core {
             records: Records::default(),
             resources: Resources::new(config),
             line: Line::default(),
+            crontabs: Crontabs::default(),
         }
     }
 

@@ -125,6 +125,9 @@ fn record(
     // Its environment was lost with the database, so it cannot run again.
     let request = Arc::make_mut(&mut job.request);
     (request.requeue, request.no_requeue) = (false, true);
+    if waiting.is_none() {
+        request.recurrence = None;
+    }
     job.run.system_comment = Some(COMMENT.to_owned());
     job.run.state = JobState::Running;
     let own = job.own_step_id().map(|_| StepId::Batch);

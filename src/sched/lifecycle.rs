@@ -71,7 +71,7 @@ impl Core {
                 };
                 self.back_to_queue(
                     id,
-                    Some(Run { requeued: true, run, steps: Vec::new() }),
+                    Some(Run { requeued: true, submit: None, run, steps: Vec::new() }),
                     None,
                     cx,
                 );
@@ -114,7 +114,9 @@ impl Core {
             End::Failed | End::Timeout | End::OutOfMemory => self.resources.config().reruns_failed,
             End::Completed | End::Cancelled => false,
         };
-        let runs_again = is_rerun && job.runs_again();
+        // If it was cancelled, the request was lost with an earlier daemon.
+        let recurs = ending.state != End::Cancelled && self.next_recurrence(job, cx.now).is_some();
+        let runs_again = recurs || (is_rerun && job.runs_again());
         let comment = record.left_over_in_words().or(record.launch_error);
         self.records.edit(id, |job| job.run.system_comment = comment);
         let Some(job) = self.job(id).filter(|_| runs_again) else {
@@ -123,8 +125,8 @@ impl Core {
         let run = job.run.clone().ended_as(ending.exit, record.usage, record.ended);
         let state = JobState::Ended(ending.state);
         let run = RunState { state, reason: ending.reason, ..run };
-        let run = Run { requeued: false, run, steps: Vec::new() };
-        self.back_to_queue(id, Some(run), Some(ending.state), cx);
+        let run = Run { requeued: recurs, submit: None, run, steps: Vec::new() };
+        self.back_to_queue(id, Some(run), Some(ending.state).filter(|_| !recurs), cx);
     }
 
     /// Releases an allocation whose command ended with this exit code.
@@ -296,7 +298,7 @@ impl Core {
 
     /// Returns a job that ran or has ended to the queue, PENDING under the same ID. `run` is the
     /// run to record, if there was one. `rerun_after` is how that run ended if only `--requeue`
-    /// makes the job run again.
+    /// makes the job run again. A job that recurs waits for its next time.
     pub(super) fn back_to_queue(
         &mut self,
         id: JobId,
@@ -309,8 +311,16 @@ impl Core {
         if !self.transition(id, JobState::Pending, cx.now) {
             return;
         }
-        if let Some(job) = self.records.job(id).filter(|_| run.is_some()) {
-            self.notifications.notify_requeue(job, cx.now);
+        let next = self
+            .job(id)
+            .filter(|_| run.is_some())
+            .and_then(|job| self.next_recurrence(job, cx.now));
+        if let (Some(job), Some(run)) = (self.records.job(id), &run) {
+            if next.is_some() && run.run.state != JobState::Ended(End::Cancelled) {
+                self.notifications.notify_end_of_run(&run.clone().record(job), cx.now);
+            } else {
+                self.notifications.notify_requeue(job, cx.now);
+            }
         }
         self.refuse_waiting_steps(id, cx);
         self.records.keep_only_singleton(id);
@@ -321,12 +331,16 @@ impl Core {
             if let Some(mut run) = run {
                 job.run.restarts += 1;
                 run.steps = std::mem::take(&mut job.steps);
+                run.submit = next.map(|_| job.submit);
                 job.next_step = job.first_step();
                 cx.out.changes.push(Change::EndRun { job: id, run: Box::new(run) });
             }
             let RunState { restarts, system_comment, .. } = std::mem::take(&mut job.run);
             job.run = RunState { restarts, system_comment, rerun_after, ..RunState::default() };
         });
+        if let Some(next) = next {
+            self.begin_at(id, next, cx.now);
+        }
         self.refresh_compact(id, cx.now);
         self.refresh(id, cx.now);
         self.arm(id, cx.now);

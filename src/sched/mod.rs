@@ -21,6 +21,7 @@
 //! | `foreign_use` | when to sample usage by processes outside jobs |
 //! | `launches` | launches that are late or never happen |
 //! | `ending`, `lifecycle` | how jobs end, and the requeue rule |
+//! | `crontab` | jobs that recur |
 //! | `control`, `update` | cancel, signal, hold, release, requeue, suspend, resume, update |
 //! | `steps` | launches inside an allocation |
 //! | `managed` | steps that the job's own manager launches and reports |
@@ -46,6 +47,7 @@ mod blockers;
 mod choice;
 mod control;
 mod core;
+mod crontab;
 mod ending;
 mod expand;
 mod forecast;
@@ -87,6 +89,7 @@ pub mod testing;
 mod tests;
 
 pub use self::core::Core;
+pub use crontab::EntryToInstall;
 pub use forecast::{Forecast, Starts};
 pub use found::{FoundJob, found_changes};
 pub use layout::{Layout, LayoutAsk, Outside, layout, memory_of};

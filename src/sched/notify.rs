@@ -147,6 +147,13 @@ impl Notifications {
         }
     }
 
+    /// Notifies about the end of a run of a job that recurs. `job` is its record as of then.
+    pub(crate) fn notify_end_of_run(&mut self, job: &Job, now: Timestamp) {
+        if !self.audience.is_empty() && !self.is_quiet {
+            self.notify_end(job, self.mail_types(job).as_ref(), now);
+        }
+    }
+
     fn groups_of(&self, job: &Job) -> Vec<MemoKey> {
         let audience = &self.audience;
         let own = job.array_job_id().unwrap_or(job.id);

@@ -17,11 +17,27 @@ impl Core {
     /// Adds a job to the queue, after checking it against the host and filling in its defaults. Its
     /// ID is durable once the changes are committed.
     pub fn submit(&mut self, mut s: Submission, cx: &mut Cx) -> Result<JobId, Refusal> {
-        let known = Known::new(&s.ended);
+        // Only a crontab makes a job recur.
+        s.request.recurrence = None;
+        let admitted = self.admitted(&mut s)?;
+        let id = self.enqueue(s, admitted, cx);
+        self.settle(cx);
+        Ok(id)
+    }
+
+    /// Checks a submission against the host. Does not change the queue.
+    pub(super) fn admitted(&mut self, s: &mut Submission) -> Result<Admitted, Refusal> {
         self.prepare_expansion(&mut s.request)?;
-        let admitted = self.resources.config().admit(&s)?;
+        let admitted = self.resources.config().admit(s)?;
+        let known = Known::new(&s.ended);
         self.records.learn(&known);
         self.records.check_dependency(&s.request.dependency, &known)?;
+        Ok(admitted)
+    }
+
+    /// Adds an accepted job to the queue. The caller settles the queue.
+    pub(super) fn enqueue(&mut self, s: Submission, admitted: Admitted, cx: &mut Cx) -> JobId {
+        let known = Known::new(&s.ended);
         let id = self.records.allot_id();
         let texts = match s.request.kind {
             JobKind::Batch | JobKind::Run => Texts::New(s.texts),
@@ -40,18 +56,14 @@ impl Core {
         }
         self.drop_if_hopeless(id, cx);
         self.drop_if_late(id, cx);
-        self.settle(cx);
-        Ok(id)
+        id
     }
 
     /// Returns the answer that `submit` would give, and a forecast of the job's start (`sbatch
     /// --test-only`). Creates no job.
     pub fn trial(&mut self, mut s: Submission, now: Timestamp) -> Result<Trial, Refusal> {
+        let admitted = self.admitted(&mut s)?;
         let known = Known::new(&s.ended);
-        self.prepare_expansion(&mut s.request)?;
-        let admitted = self.resources.config().admit(&s)?;
-        self.records.learn(&known);
-        self.records.check_dependency(&s.request.dependency, &known)?;
         let (id, cpus, partition) =
             (self.records.next_id(), admitted.tres.cpus, admitted.partition.clone());
         let job = new_job(id, s.request, admitted, s.client, now, Arc::new);

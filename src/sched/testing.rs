@@ -5,6 +5,7 @@ use super::types::{Config, EndedJob};
 use slotd_model::array::{ArraySpec, TaskRange};
 use slotd_model::batch_tasks::BatchTasks;
 use slotd_model::change::Change;
+use slotd_model::cron::Crontab;
 use slotd_model::dependency::{Dependency, DependencyKind, DependencyTerm};
 use slotd_model::gpu::{Gpu, GpuShare};
 use slotd_model::memo::{MemoBody, MemoKey};
@@ -177,6 +178,7 @@ pub struct Stored {
     /// Earlier runs, in the order in which they ended.
     pub runs: Vec<(JobId, Run)>,
     pub memos: BTreeMap<MemoKey, MemoBody>,
+    pub crontabs: BTreeMap<u32, Crontab>,
 }
 
 impl Stored {
@@ -210,6 +212,10 @@ impl Stored {
             }
             Change::PutMemo { key, body } => drop(self.memos.insert(key, body)),
             Change::DropMemo { key } => drop(self.memos.remove(&key)),
+            Change::PutCrontab { uid, crontab: Some(crontab) } => {
+                self.crontabs.insert(uid, *crontab);
+            }
+            Change::PutCrontab { uid, crontab: None } => drop(self.crontabs.remove(&uid)),
             // These concern only the shell.
             Change::PutNotice { .. } | Change::DropNotice { .. } => {}
         }

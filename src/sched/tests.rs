@@ -6,6 +6,7 @@ mod backfill;
 mod choices;
 mod control;
 mod cpus;
+mod crontab;
 mod dependencies;
 pub(crate) mod double;
 mod ends;

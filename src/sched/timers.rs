@@ -23,6 +23,7 @@ impl Core {
 
     /// Handles everything that is due by now. The caller plans afterwards.
     pub fn on_due(&mut self, cx: &mut Cx) {
+        self.follow_clock(cx);
         while let Some(id) = self.line.take_due(cx.now) {
             self.due(id, cx);
         }

@@ -114,8 +114,9 @@ impl Core {
         ended: &[EndedJob],
         now: Timestamp,
     ) -> Result<bool, Refusal> {
-        let mut found: Vec<&Job> =
-            self.records.resolve(sel).into_iter().filter_map(|id| self.job(id)).collect();
+        let named = self.records.resolve(sel);
+        self.check_no_crontab_job(&named)?;
+        let mut found: Vec<&Job> = named.into_iter().filter_map(|id| self.job(id)).collect();
         if found.is_empty() {
             return Err(Refusal::UnknownJob);
         }

@@ -84,7 +84,8 @@ mod tests {
     use super::*;
     use crate::row::{JobRow, RunRow, StepRow};
     use crate::schema::{
-        diffs, history, jobs, launches, memos, notices, requests, runs, sources, steps, texts,
+        crontabs, diffs, history, jobs, launches, memos, notices, requests, runs, sources, steps,
+        texts,
     };
     use crate::testing::{Place, all};
     use diesel::connection::SimpleConnection;
@@ -163,7 +164,7 @@ mod tests {
                 assert_eq!(selected(sql), columns(stringify!($table)));
             )*};
         }
-        compare!(diffs history jobs launches memos notices requests runs sources steps texts);
+        compare!(crontabs diffs history jobs launches memos notices requests runs sources steps texts);
     }
 
     #[test]
@@ -370,7 +371,7 @@ mod tests {
             exit: ExitCode::signal(15),
             ..RunState::default()
         };
-        Run { requeued: true, run, steps: Vec::new() }
+        Run { requeued: true, submit: None, run, steps: Vec::new() }
     }
 
     #[test]
@@ -392,6 +393,7 @@ mod tests {
             (
                 records,
                 Run {
+                    submit: None,
                     requeued: earlier.requeued,
                     run: earlier.record.run,
                     steps: earlier.record.steps,

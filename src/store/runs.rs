@@ -92,7 +92,7 @@ mod tests {
         let job = ended_job(1, End::Cancelled, 20, end);
         let steps = vec![step(StepId::Num(0))];
         let run = RunState { restarts: number, exit: ExitCode::signal(15), ..job.run };
-        Run { requeued, run, steps }
+        Run { requeued, submit: None, run, steps }
     }
 
     #[test]

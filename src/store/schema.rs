@@ -75,6 +75,14 @@ diesel::table! {
 }
 
 diesel::table! {
+    crontabs (uid) {
+        uid -> BigInt,
+        text -> Binary,
+        entries -> Text,
+    }
+}
+
+diesel::table! {
     notices (number) {
         number -> BigInt,
         body -> Text,

@@ -7,7 +7,7 @@ use crate::files::OpenFiles;
 use crate::intern::{Interned, remove_unused_texts};
 use crate::row::{self, JobRow, StepRow};
 use crate::schema::{history, jobs, launches, steps};
-use crate::{load, memos, notices, open, runs};
+use crate::{crontabs, load, memos, notices, open, runs};
 use diesel::connection::SimpleConnection;
 use diesel::prelude::*;
 use diesel::query_builder::{AstPass, QueryFragment, QueryId};
@@ -354,6 +354,7 @@ fn apply(
         Change::DropNotice { number } => notices::remove(conn, *number),
         Change::PutMemo { key, body } => memos::put(conn, *key, body),
         Change::DropMemo { key } => memos::remove(conn, *key),
+        Change::PutCrontab { uid, crontab } => crontabs::put(conn, *uid, crontab.as_deref()),
     }
 }
 

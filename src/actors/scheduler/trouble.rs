@@ -97,7 +97,7 @@ impl SchedulerActor {
     fn is_ending(&self, id: JobId) -> bool {
         let comes_back = |job: &Job| match job.run.reason {
             Reason::Requeued => true,
-            Reason::TimeLimit => job.request.requeue,
+            Reason::TimeLimit => job.request.requeue || job.request.recurrence.is_some(),
             _ => false,
         };
         self.core

@@ -17,7 +17,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 /// Refuses a request that has fewer bytes than it announced.
-fn too_short() -> Option<Reply> {
+pub(super) fn too_short() -> Option<Reply> {
     refused(Refusal::Malformed(
         "malformed message: the script is shorter than announced".to_owned(),
     ))
