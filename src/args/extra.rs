@@ -126,7 +126,7 @@ pub const SBATCH: &[Extra] = &[
     kept("ignore-pbs", None, Nothing, "Ignore #PBS lines, as slotd always does"),
     kept("oom-kill-step", None, Maybe, "Kill the whole step if it runs out of memory"),
     kept("wait-all-nodes", None, Value, "Wait until all nodes are ready"),
-    refused("scrontab", None, Nothing, "there is no scrontab"),
+    refused("scrontab", None, Nothing, "use the command scrontab"),
 ];
 
 /// Options of salloc only.

@@ -30,6 +30,11 @@ const OF_A_TASK: [&str; 11] = [
     "SLURM_GPUS_ON_NODE",
 ];
 
+/// Returns whether a variable belongs to the environment after a login.
+pub fn is_basic(name: &OsStr) -> bool {
+    BASICS.iter().any(|basic| name == *basic)
+}
+
 /// An ordered set of variables.
 #[derive(Debug, Default)]
 struct Vars(Vec<(OsString, OsString)>);

@@ -2,6 +2,7 @@
 //!
 //! All changes are sent as one request, so that either all take effect or none.
 
+use super::draft::Draft;
 use super::launch::tell;
 use super::output::{print, tell as tell_error};
 use super::why::refs;
@@ -18,12 +19,8 @@ use slotd_parse::directive::{directives, line_of};
 use slotd_parse::script_tasks::script_tasks;
 use slotd_protocol::answer::Answer;
 use slotd_protocol::request::{ControlAction, Request};
-use slotd_sys::files;
 use std::ffi::OsString;
-use std::fs::OpenOptions;
 use std::io::{self, IsTerminal};
-use std::path::PathBuf;
-use std::process::Command;
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  EDITOR=nano slotd edit 12")]
@@ -51,10 +48,11 @@ pub fn run(args: &EditArgs) -> Done {
     let script = script_of(&view)?;
     let shown = text(&named, &view, script.as_deref(), &origin);
     let before = understood(&shown, &view, &origin)?;
-    let draft = Draft::new(&named, &shown)?;
+    let draft = Draft::new("slotd", &format!("job-{}.sh", named.job), shown.as_bytes())?;
     loop {
-        draft.open()?;
-        let done = draft.read().and_then(|text| carry_out(&text, &named, &view, &before, &origin));
+        draft.open().map_err(|error| draft.kept(error))?;
+        let edited = draft.read(MOST_TEXT).and_then(|text| draft.text(text));
+        let done = edited.and_then(|text| carry_out(&text, &named, &view, &before, &origin));
         match done {
             Ok(message) => {
                 draft.remove();
@@ -275,72 +273,4 @@ fn wants_again(named: &JobRef) -> Result<bool, CliError> {
     let read =
         io::stdin().read_line(&mut line).map_err(|error| CliError::error(1, error.to_string()))?;
     Ok(read > 0 && line.trim().is_empty())
-}
-
-/// The text, in a directory of its own that other users cannot read.
-struct Draft {
-    dir: PathBuf,
-    path: PathBuf,
-}
-
-impl Draft {
-    fn new(named: &JobRef, text: &str) -> Result<Draft, CliError> {
-        let failed = |error: io::Error| {
-            CliError::error(1, format!("cannot create a file for the editor: {error}"))
-        };
-        let dir = nix::unistd::mkdtemp(&std::env::temp_dir().join("slotd-edit-XXXXXX"))
-            .map_err(|e| failed(e.into()))?;
-        let path = dir.join(format!("job-{}.sh", named.job));
-        std::fs::write(&path, text).map_err(failed)?;
-        Ok(Draft { dir, path })
-    }
-
-    /// Opens the editor and waits until it exits.
-    fn open(&self) -> Result<(), CliError> {
-        let of = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
-        let editor = of("VISUAL").or_else(|| of("EDITOR")).unwrap_or_else(|| "vi".into());
-        let mut shell_line = editor.clone();
-        shell_line.push(" \"$1\"");
-        let ended =
-            Command::new("/bin/sh").arg("-c").arg(shell_line).arg("sh").arg(&self.path).status();
-        let shown = editor.to_string_lossy();
-        match ended {
-            Ok(status) if status.success() => Ok(()),
-            Ok(status) => {
-                let error = CliError::error(
-                    1,
-                    format!("the editor ({shown}) failed, {status}: nothing was changed"),
-                );
-                Err(self.kept(error.hint("set VISUAL or EDITOR to use another one")))
-            }
-            Err(error) => Err(self
-                .kept(CliError::error(1, format!("cannot start the editor ({shown}): {error}")))),
-        }
-    }
-
-    fn read(&self) -> Result<String, CliError> {
-        let file = files::own(OpenOptions::new().read(true), &self.path);
-        let bytes = file.and_then(|file| files::read_open(&file, MOST_TEXT));
-        let text = bytes.and_then(|bytes| {
-            String::from_utf8(bytes)
-                .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error.utf8_error()))
-        });
-        text.map_err(|error| {
-            let why = format!("cannot read the edited text {}: {error}", self.path.display());
-            CliError::error(1, why).hint("the editor must save a regular text file there")
-        })
-    }
-
-    /// Adds the path of the kept text to an error.
-    fn kept(&self, error: CliError) -> CliError {
-        error.and(
-            crate::args::error::Mark::Bare,
-            format!("slotd: your text is kept in {}", self.path.display()),
-        )
-    }
-
-    fn remove(&self) {
-        // Harmless if it fails: the text is in the directory for temporary files.
-        let _ = std::fs::remove_dir_all(&self.dir);
-    }
 }

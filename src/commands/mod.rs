@@ -31,6 +31,7 @@ mod complete;
 mod daemon;
 mod db;
 mod doctor;
+mod draft;
 mod drain;
 mod edit;
 #[cfg(any(fuzzing, test))]
@@ -54,6 +55,7 @@ pub mod sbatch;
 pub mod sbcast;
 pub mod scancel;
 pub mod scontrol;
+mod scrontab;
 pub mod sdiag;
 pub mod seff;
 pub mod sinfo;
@@ -126,7 +128,7 @@ pub const COMMANDS: [Entry; 21] = [
     sbcast::ENTRY,
     needless::STRIGGER,
     sreport::ENTRY,
-    needless::SCRONTAB,
+    scrontab::ENTRY,
     needless::SGATHER,
 ];
 

@@ -56,13 +56,6 @@ needless!(
      after another one failed"
 );
 needless!(
-    SCRONTAB,
-    "scrontab",
-    "Manage a crontab of jobs (not supported)",
-    "slotd has no crontab of jobs",
-    "crontab -e, with lines that run sbatch"
-);
-needless!(
     SGATHER,
     "sgather",
     "Collect files from the nodes of a job (not supported)",

@@ -54,7 +54,7 @@ use std::path::{Path, PathBuf};
 pub const ENTRY: Entry =
     Entry { applet: APPLET, define: definition::<Sbatch>, run, page: &texts::SBATCH };
 
-const APPLET: Applet = Applet {
+pub(super) const APPLET: Applet = Applet {
     name: "sbatch",
     about: "Submit a batch script",
     operands: Operands::EndOptions,
@@ -237,7 +237,11 @@ pub fn check_beside_script(options: &[String]) -> Result<(), CliError> {
 
 impl Sbatch {
     /// Sets the parts of the request that only sbatch has options for.
-    fn complete(&self, request: &mut JobRequest, origin: &Origin) -> Result<(), CliError> {
+    pub(super) fn complete(
+        &self,
+        request: &mut JobRequest,
+        origin: &Origin,
+    ) -> Result<(), CliError> {
         request.rlimits = origin.propagated(self.propagate.as_ref());
         request.batch_tasks = own_batch_tasks(origin)?;
         request.array = self.array.clone().flatten();

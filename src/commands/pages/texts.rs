@@ -257,6 +257,33 @@ pub const SREPORT: Page = Page {
     exits: &[("0", "The report was printed."), ("1", "An option, a report or a time is invalid.")],
 };
 
+pub const SCRONTAB: Page = Page {
+    description: &[
+        "scrontab manages your crontab: jobs that run again and again at certain times. An entry is a line with five fields \
+         (minute, hour, day of the month, month, day of the week) or one of @hourly, @daily, @midnight, @weekly, @monthly, \
+         @yearly and @annually, followed by a command for /bin/sh. A field is *, a number, a list, a range, any of these with \
+         a step (*/5), or the first three letters of one month or day. If both days are restricted, one of them is enough.",
+        "Lines that begin with #SCRON contain sbatch options for the next entry. Lines of the form NAME=value define \
+         variables: $NAME in later commands is replaced by the value. Other lines that begin with # are comments.",
+        "An entry is a job that keeps its ID: squeue shows when it runs next, and sacct --duplicates has a line for each run. \
+         It never runs twice at once. If its time comes while it runs, while the host is off or while no resources are free, \
+         it runs late, once. Times are in the time zone of the daemon.",
+        "scancel ends an entry for good: scrontab -l then shows its lines after #DISABLED:. scontrol cannot change it. A new \
+         crontab replaces all entries. Jobs that are running then finish, but do not recur.",
+    ],
+    variables: &[
+        ("VISUAL, EDITOR", "The editor. Default: vi."),
+        ("TMPDIR", "The directory for the edited text. Default: /tmp."),
+    ],
+    exits: &[
+        ("0", "The crontab was printed, replaced or removed."),
+        (
+            "1",
+            "There is no crontab, a line is invalid, or the editor failed. The crontab is unchanged.",
+        ),
+    ],
+};
+
 pub const NEEDLESS: Page = Page {
     description: &[
         "slotd does not support this command, which has no purpose on one host. It prints an error and what to use instead.",

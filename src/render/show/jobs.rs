@@ -104,6 +104,9 @@ fn times(r: &mut Record, j: &JobView, detail: bool, ctx: &Ctx) {
         ("EndTime", unknown(facts::end_or_expected(j, ctx))),
         ("Deadline", time::instant_or(q.deadline, "N/A", ctx)),
     ]);
+    if let Some(recurrence) = &q.recurrence {
+        r.line(vec![("CronJob", "Yes".to_owned()), ("CrontabSpec", format!("\"{recurrence}\""))]);
+    }
     let before = if j.run.suspended_at.is_some() { facts::elapsed_secs(j, ctx) } else { 0 };
     r.line(vec![
         ("SuspendTime", time::instant_or(j.run.suspended_at, "None", ctx)),
