@@ -108,6 +108,7 @@ pub fn scripts(data: &[u8]) {
     let _ = script::check(data);
     let text = String::from_utf8_lossy(data);
     drop(directive::directives(&text));
+    drop(crontab::parse(&text));
     script_tasks::script_tasks(&text);
 }
 

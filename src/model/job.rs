@@ -260,6 +260,11 @@ impl Job {
         is_wanted && request.kind != JobKind::Allocation && self.run.restarts == 0
     }
 
+    /// Returns when the job may begin.
+    pub fn begin(&self) -> Option<Timestamp> {
+        self.run.begin.or(self.request.begin)
+    }
+
     /// Returns when a pending job must have started, or a running one must have ended, because of
     /// `--deadline`. A pending job misses its deadline as soon as its minimum time no longer fits
     /// before it (sbatch man page).

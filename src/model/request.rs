@@ -283,7 +283,7 @@ pub struct JobRequest {
     pub time_min_secs: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub begin: Option<Timestamp>,
-    /// When the job recurs, as an entry of a crontab. `begin` is its next time.
+    /// When the job recurs, as an entry of a crontab. `begin` is its first time.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub recurrence: Option<Recurrence>,
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -13,6 +13,9 @@ pub struct RunState {
     /// Set for running and ended records. The reason of a pending job is computed when it is
     /// queried.
     pub reason: Reason,
+    /// The time of the run, for a job that recurs. That of its first run is in the request.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub begin: Option<Timestamp>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub eligible: Option<Timestamp>,
     #[serde(default, skip_serializing_if = "Option::is_none")]

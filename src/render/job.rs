@@ -63,7 +63,7 @@ pub fn priority(job: &JobView) -> u32 {
 /// Returns the time from which the job may start. Before it becomes eligible, that is the user's
 /// begin time.
 pub fn eligible(job: &JobView) -> Option<Timestamp> {
-    job.run.eligible.or(job.request.begin)
+    job.run.eligible.or(job.begin())
 }
 
 /// Returns whether the job waits because the user or an administrator holds it.

@@ -134,7 +134,7 @@ impl Core {
         let Some(record) = self.records.get(id) else { return };
         let job = &record.job;
         let is_pending = job.run.state == JobState::Pending;
-        let begin = job.request.begin.filter(|begin| is_pending && *begin > now);
+        let begin = job.begin().filter(|begin| is_pending && *begin > now);
         let depends = record.waits.as_ref().and_then(|waits| waits.next_due(now));
         let deadline = job
             .deadline()

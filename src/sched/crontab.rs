@@ -1,8 +1,8 @@
 //! Crontabs: jobs that recur.
 //!
-//! An entry is an ordinary job. Its request says when it recurs and has the next time as its begin
-//! time; at its end, the job is requeued for the time after that. It recurs only while the crontab
-//! of its user lists it. A time that is missed is not made up for: the job starts late, once.
+//! An entry is an ordinary job. Its request contains its recurrence, and its next time is its begin
+//! time. When it ends, it is requeued for the time after that. It recurs only while the crontab of
+//! its user lists it. Any number of missed times leads to one late run.
 
 use super::core::Core;
 use super::ending::Ending;
@@ -11,7 +11,6 @@ use slotd_model::change::Change;
 use slotd_model::cron::{CronEntry, Crontab, Recurrence};
 use slotd_model::{Job, JobId, JobState, Reason, Refusal, Timestamp};
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 /// An entry to install: a job, and its lines in the file.
 #[derive(Debug, Clone, Default)]
@@ -51,7 +50,8 @@ impl Core {
 
     /// Returns the crontab of a user as `scrontab -l` shows it. `None`: there is none.
     pub fn crontab(&self, uid: u32) -> Option<Vec<u8>> {
-        let has_ended = |id| self.job(id).is_none_or(|job| job.run.state.is_terminal());
+        let is_over = |job: &Job| job.run.state.is_terminal() || job.run.cancelled_by.is_some();
+        let has_ended = |id| self.job(id).is_none_or(is_over);
         self.crontabs.0.get(&uid).map(|crontab| crontab.shown(has_ended))
     }
 
@@ -122,9 +122,8 @@ impl Core {
     /// Sets the begin time of a pending job that recurs.
     pub(super) fn begin_at(&mut self, id: JobId, next: Timestamp, now: Timestamp) {
         self.records.edit(id, |job| {
-            Arc::make_mut(&mut job.request).begin = Some(next);
+            (job.run.begin, job.run.eligible) = (Some(next), None);
             job.submit = now;
-            job.run.eligible = None;
         });
     }
 

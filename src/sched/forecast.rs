@@ -113,7 +113,7 @@ impl Core {
         }
         let begin = match self.records.gate_anywhere(record, now) {
             None | Some(Reason::JobArrayTaskLimit) => None,
-            Some(Reason::BeginTime) => Some(job.request.begin?),
+            Some(Reason::BeginTime) => Some(job.begin()?),
             Some(_) => return None,
         };
         let (mut places, mut begins) = (Vec::new(), Vec::new());

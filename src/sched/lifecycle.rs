@@ -311,10 +311,9 @@ impl Core {
         if !self.transition(id, JobState::Pending, cx.now) {
             return;
         }
-        let next = self
-            .job(id)
-            .filter(|_| run.is_some())
-            .and_then(|job| self.next_recurrence(job, cx.now));
+        // The times since its end were missed if no daemon saw it.
+        let ended = run.as_ref().map(|run| run.run.end.unwrap_or(cx.now).min(cx.now));
+        let next = ended.and_then(|ended| self.next_recurrence(self.records.job(id)?, ended));
         if let (Some(job), Some(run)) = (self.records.job(id), &run) {
             if next.is_some() && run.run.state != JobState::Ended(End::Cancelled) {
                 self.notifications.notify_end_of_run(&run.clone().record(job), cx.now);
@@ -335,8 +334,9 @@ impl Core {
                 job.next_step = job.first_step();
                 cx.out.changes.push(Change::EndRun { job: id, run: Box::new(run) });
             }
-            let RunState { restarts, system_comment, .. } = std::mem::take(&mut job.run);
-            job.run = RunState { restarts, system_comment, rerun_after, ..RunState::default() };
+            let RunState { restarts, system_comment, begin, .. } = std::mem::take(&mut job.run);
+            job.run =
+                RunState { restarts, system_comment, rerun_after, begin, ..RunState::default() };
         });
         if let Some(next) = next {
             self.begin_at(id, next, cx.now);

@@ -128,7 +128,7 @@ impl Core {
             let known = in_use.or(view.run.system_comment.take());
             let reason = view.run.reason;
             view.run.system_comment = known.or_else(|| self.waits_in_words(record, reason, now));
-            view.expected_start = view.request.begin.filter(|begin| *begin > now);
+            view.expected_start = view.begin().filter(|begin| *begin > now);
         }
         view
     }

@@ -117,7 +117,7 @@ impl Core {
     fn anywhere(&self, reason: Reason, record: &Record, now: Timestamp) -> What {
         let job = &record.job;
         match reason {
-            Reason::BeginTime => What::Begin { at: job.request.begin.unwrap_or(now) },
+            Reason::BeginTime => What::Begin { at: job.begin().unwrap_or(now) },
             Reason::JobArrayTaskLimit => {
                 let group = self.records.array_of(job);
                 let (limit, running) =

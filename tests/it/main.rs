@@ -78,6 +78,7 @@ mod salloc;
 mod sbatch_options;
 #[path = "../scheduling.rs"]
 mod scheduling;
+mod scrontab;
 mod sick_disk;
 mod sick_host;
 #[path = "../sinfo.rs"]

@@ -80,7 +80,7 @@ fn sbcast_copies_a_file_for_a_running_job() {
 #[test]
 fn unneeded_commands_name_an_alternative() {
     let slotd = Slotd::start();
-    for line in ["strigger --set --jobid=1 --fini -p x", "scrontab -e", "sgather a b"] {
+    for line in ["strigger --set --jobid=1 --fini -p x", "sgather a b"] {
         let out = slotd.line(line).fails(1);
         assert!(out.stderr.contains("use instead: "), "{line}: {}", out.stderr);
         assert_eq!(out.stdout, "", "{line}");

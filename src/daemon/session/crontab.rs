@@ -9,7 +9,6 @@ use slotd_model::job::Client;
 use slotd_protocol::answer::Answer;
 use slotd_protocol::request::InstallCrontab;
 use slotd_sched::{EntryToInstall, Submission, dependency_targets};
-use slotd_sys::break_point;
 use std::sync::Arc;
 
 impl Session {
@@ -56,7 +55,6 @@ impl Session {
         }
         let message = ReplaceCrontab { uid: self.uid, text: text.to_vec(), entries: to_install };
         let installed = self.hub.scheduler.send(message).await?;
-        break_point::reach("crontab installed");
         Ok(plain(match installed {
             Ok(jobs) => Answer::CrontabInstalled(jobs),
             Err((Some(entry), why)) => Answer::CrontabRefused { entry, why },

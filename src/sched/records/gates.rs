@@ -17,7 +17,7 @@ fn held(job: &Job) -> Option<Reason> {
 /// Checks whether the begin time is still in the future. Compares it with the clock every time,
 /// since the clock may have been set back.
 fn too_early(job: &Job, now: Timestamp) -> Option<Reason> {
-    job.request.begin.filter(|begin| *begin > now).map(|_| Reason::BeginTime)
+    job.begin().filter(|begin| *begin > now).map(|_| Reason::BeginTime)
 }
 
 /// Checks whether the array already runs as many tasks as it may.

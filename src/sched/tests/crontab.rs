@@ -37,7 +37,7 @@ fn shown(d: &Double) -> Option<String> {
 /// Returns the seconds from the first moment of the tests to the job's begin time. `T0` is
 /// 2027-01-15 08:00:00.
 fn begin(d: &Double, id: JobId) -> i64 {
-    d.core.job(id).and_then(|job| job.request.begin).expect("a begin time").as_secs() - T0
+    d.core.job(id).and_then(|job| job.begin()).expect("a begin time").as_secs() - T0
 }
 
 /// Rebuilds the core from the store, as a new daemon does.
@@ -91,6 +91,17 @@ fn missed_times_run_once() {
     assert_eq!(d.started(), [job]);
     d.exit(job, 0);
     assert_eq!((d.started(), begin(&d, job)), (vec![], 86_640));
+    // It ends while no daemon runs.
+    d.wait(60);
+    assert_eq!(d.started(), [job]);
+    let ended = d.now;
+    d.now = d.now.plus_secs(7200);
+    d.act(|core, cx| {
+        core.on_job_ended(job, ExitRecord::gone(ExitCode::OK, ended), EndCause::Exited, cx);
+    });
+    d.plan();
+    assert_eq!((begin(&d, job), d.started()), (86_700, vec![job]));
+    d.exit(job, 0);
     // No daemon runs.
     d.now = d.now.plus_secs(7200);
     restart(&mut d);
@@ -359,8 +370,9 @@ proptest! {
                 };
                 prop_assert!(!record.run.state.is_terminal(), "{}: {:?}", time, record.run);
                 if record.run.state == JobState::Pending {
-                    let due = record.request.begin.expect("a begin time");
-                    let next = d.core.config().zone.next_of(&record.request.recurrence.unwrap(), d.now);
+                    let due = record.begin().expect("a begin time");
+                    let recurrence = record.request.recurrence.expect("a recurrence");
+                    let next = d.core.config().zone.next_of(&recurrence, d.now);
                     let is_next = Some(due) <= next || record.submit > d.now;
                     prop_assert!(is_next, "{}: {:?} instead of {:?}", time, due, next);
                 }
