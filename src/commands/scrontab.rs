@@ -7,7 +7,6 @@ use super::{Done, Entry, ask, known_names, submitting_origin, unexpected};
 use crate::args::choices::{self, Applet, definition};
 use crate::args::error::{CliError, Mark};
 use crate::args::getopt::Operands;
-use crate::args::headings::{DONE, GENERAL};
 use crate::args::options::CommonOpts;
 use crate::args::origin::Origin;
 use crate::commands::pages::texts;
@@ -49,23 +48,23 @@ const APPLET: Applet = Applet {
 
 #[derive(Debug, Clone, Default, Args)]
 struct Scrontab {
+    /// Edit the crontab with VISUAL, EDITOR or vi
+    #[arg(short = 'e')]
+    edit: bool,
+    /// Print the crontab
+    #[arg(short = 'l')]
+    list: bool,
+    /// Remove the crontab
+    #[arg(short = 'r')]
+    remove: bool,
+    /// Act on the crontab of this user, who must be you
+    #[arg(short = 'u', value_name = "USER")]
+    user: Option<String>,
+    #[command(flatten)]
+    common: CommonOpts,
     /// Print this help
     #[arg(long)]
     help: bool,
-    #[command(flatten)]
-    common: CommonOpts,
-    /// Edit the crontab with VISUAL, EDITOR or vi
-    #[arg(short = 'e', help_heading = DONE)]
-    edit: bool,
-    /// Print the crontab
-    #[arg(short = 'l', help_heading = DONE)]
-    list: bool,
-    /// Remove the crontab
-    #[arg(short = 'r', help_heading = DONE)]
-    remove: bool,
-    /// Act on the crontab of this user, who must be you
-    #[arg(short = 'u', value_name = "USER", help_heading = GENERAL)]
-    user: Option<String>,
     /// The new crontab; - is standard input
     #[arg(value_name = "FILE")]
     operands: Vec<String>,

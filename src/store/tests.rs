@@ -212,6 +212,7 @@ pub(crate) fn any_job(id: u32) -> impl Strategy<Value = Job> {
                 run: RunState {
                     state,
                     reason,
+                    begin: times[2],
                     eligible: times[0],
                     start: times[1],
                     end: state.is_terminal().then(|| times[2].unwrap_or(submit)),

@@ -368,7 +368,7 @@ fn the_crontab_is_edited_in_a_terminal_only() {
         assert_eq!(slotd.read("modes"), "600\n700\n", "{editor}");
         changes_nothing(&slotd, &tmp, editor);
     }
-    // The second edit finds the bad line marked, and mends it.
+    // The bad line is marked in the second edit, which corrects it.
     let mending = "grep -q BAD \"$1\" && cp \"$1\" seen && echo @hourly mended > \"$1\" && exit 0\n\
         echo bad line >> \"$1\"";
     let Some(terminal) = edit(mending) else { return };

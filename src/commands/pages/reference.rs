@@ -133,7 +133,9 @@ fn describe(
 
 /// Returns the row of an option: its spelling, its help, and its values.
 fn option(arg: &Arg) -> [String; 2] {
-    let short = arg.get_short().map(|letter| format!("{}, ", term(&format!("-{letter}"))));
+    // An argument without a long name prints its letter.
+    let short = arg.get_short().filter(|_| arg.get_long().is_some());
+    let short = short.map(|letter| format!("{}, ", term(&format!("-{letter}"))));
     let mut text = plain(&arg.get_help().map(ToString::to_string).unwrap_or_default());
     let values = arg.get_possible_values();
     let mut values = values.iter().filter(|value| !value.is_hide_set()).peekable();
