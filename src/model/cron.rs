@@ -45,9 +45,9 @@ impl fmt::Display for Values {
         while let Some(first) = rest.first().copied() {
             let run = rest.iter().zip(first..).take_while(|(value, next)| *value == next).count();
             let last = rest.drain(..run).next_back().unwrap_or(first);
-            match first == last {
-                true => write!(f, "{comma}{first}")?,
-                false => write!(f, "{comma}{first}-{last}")?,
+            write!(f, "{comma}{first}")?;
+            if first != last {
+                write!(f, "-{last}")?;
             }
             comma = ",";
         }
