@@ -53,7 +53,7 @@ fn the_file_is_kept_and_each_entry_is_a_job() {
     let text = "# mine\n\
         #SCRON -t 1\n\
         #SCRON -J tick -o tick.out\n\
-        * * * * * date; env\n\
+        * 5 * * * date; env\n\
         \n\
         X=hello  world\n\
         #SCRON --job-name=nightly\n\
@@ -70,9 +70,9 @@ fn the_file_is_kept_and_each_entry_is_a_job() {
          3|/bin/true|PENDING|BeginTime|UNLIMITED|/bin/true arg\n"
     );
     let starts = slotd.line("squeue -h -o %S").ok().stdout;
-    let ends: Vec<&str> = starts.lines().filter_map(|start| start.split('T').nth(1)).collect();
-    assert!(ends[0].ends_with(":00") && ends[1..] == ["05:00:00", "00:00:00"], "{starts}");
-    for (job, spec) in [(1, "* * * * *"), (2, "0 5 * * 1"), (3, "0 0 * * *")] {
+    let hours: Vec<&str> = starts.lines().filter_map(|start| start.split('T').nth(1)).collect();
+    assert_eq!(hours, ["05:00:00", "05:00:00", "00:00:00"]);
+    for (job, spec) in [(1, "* 5 * * *"), (2, "0 5 * * 1"), (3, "0 0 * * *")] {
         let shown = slotd.line(&format!("scontrol show job {job}")).ok().stdout;
         let line = format!(" Deadline=N/A\n   CronJob=Yes CrontabSpec=\"{spec}\"\n");
         assert!(shown.contains(&line), "{shown}");
@@ -126,7 +126,8 @@ fn an_entry_runs_when_its_minute_begins_and_waits_for_the_next_one() {
 #[test]
 fn times_missed_while_nothing_ran_run_once() {
     let mut slotd = Slotd::start();
-    let text = entry(&slotd, "", "* * * * *", "echo $SLURM_RESTART_COUNT. >> ran")
+    // The tests begin between 13:00 and 14:00.
+    let text = entry(&slotd, "", "0 */6 * * *", "echo $SLURM_RESTART_COUNT. >> ran")
         + &entry(&slotd, "", "@daily", "echo day >> days");
     feed(&slotd, text.clone()).ok();
     for (day, runs) in [(1, ".\n"), (2, ".\n1.\n"), (3, ".\n1.\n2.\n")] {
