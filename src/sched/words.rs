@@ -87,9 +87,13 @@ impl Resources {
     /// Returns the command that removes the blocker, if there is one.
     fn remedy(&self, job: &Job, reason: Reason, what: &What) -> Option<String> {
         let label = job.label();
-        let update = |change: &str| Some(format!("scontrol update JobId={label} {change}"));
+        // scontrol cannot change an entry of a crontab.
+        let is_entry = job.request.recurrence.is_some();
+        let unless_entry =
+            |command: String| Some(if is_entry { "scrontab -e".to_owned() } else { command });
+        let update = |change: &str| unless_entry(format!("scontrol update JobId={label} {change}"));
         match what {
-            What::Hold { .. } => Some(format!("scontrol release {label}")),
+            What::Hold { .. } => unless_entry(format!("scontrol release {label}")),
             What::Dependency { on, .. } => match unsatisfied(job, on) {
                 Some(failed) => Some(format!("slotd retry --with-dependents {failed}")),
                 None => update("Dependency="),
@@ -144,7 +148,7 @@ impl Resources {
                 update(&format!("TimeLimit={}", limit_value(*gap)))
             }
             What::Shortage(Shortage { behind: Some(_), lacks, .. }) if *lacks == Tres::ZERO => {
-                Some(format!("scontrol top {label}"))
+                unless_entry(format!("scontrol top {label}"))
             }
             What::Shortage(Shortage { behind: None, lacks, lacks_cpus, free, .. })
                 if reason == Reason::Resources

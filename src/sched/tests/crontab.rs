@@ -206,6 +206,10 @@ fn scontrol_cannot_change_an_entry() {
     let [job] = *install(&mut d, &[("* * * * *", ask())]) else { panic!("one entry") };
     let named = JobRef::job(job);
     let refused = Err(Refusal::CrontabJob);
+    let mut view = d.core.view(job, d.now).expect("it waits");
+    d.core.add_blockers(&mut view, d.now);
+    let remedies: Vec<_> = view.blockers.into_iter().map(|blocker| blocker.remedy).collect();
+    assert_eq!(remedies, [Some("scrontab -e".to_owned())]);
     let limit = [Update::Priority(7)];
     for _ in ["pending", "running"] {
         assert_eq!(d.act(|core, cx| core.hold(&named, Hold::User, cx)), refused);
