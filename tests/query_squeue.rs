@@ -519,7 +519,7 @@ fn unknown_column_is_reported_and_the_others_are_printed() {
 
 #[test]
 fn squeue_filters_by_each_property() {
-    let slotd = Slotd::start();
+    let slotd = Slotd::setup().toml("[[qos]]\nname = \"high\"\n").start();
     let a = slotd.wrap(&["-H", "-J", "one", "-A", "lab", "-q", "high"], "true");
     let b = slotd.endless(&["-J", "two"]);
     let host = slotd_kit::host();

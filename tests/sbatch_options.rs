@@ -330,7 +330,7 @@ fn test_only_submits_nothing() {
 
 #[test]
 fn options_without_effect_on_one_host_are_stored() {
-    let slotd = Slotd::start();
+    let slotd = Slotd::setup().toml("[[qos]]\nname = \"high\"\n").start();
     let args = [
         "-A",
         "acct",

@@ -285,7 +285,8 @@ fn size_and_comment_of_a_pending_job_can_be_changed() {
 
 #[test]
 fn show_job_shows_all_keys_of_update() {
-    let slotd = Slotd::setup().set("SLOTD_GPU_COUNT", 4).start();
+    let setup = Slotd::setup().set("SLOTD_GPU_COUNT", 4).toml("[[qos]]\nname = \"high\"\n");
+    let slotd = setup.start();
     // It stays pending until its begin time, whatever else is changed.
     let job = slotd.wrap(&["--begin=now+1hour", "-n", "2"], "true");
     let other = slotd.endless(&["-c", "2"]);

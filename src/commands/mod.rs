@@ -339,6 +339,7 @@ pub fn known_names(why: &Refusal) -> Option<String> {
         Refusal::InvalidLicenses(LicenseFault::Unknown { name, known }) if !known.is_empty() => {
             ("licenses", name, known)
         }
+        Refusal::UnknownQos { name, known } => ("QOS", name, known),
         _ => return None,
     };
     let is_unknown = |word: &&str| !word.is_empty() && !known.iter().any(|name| name == word);

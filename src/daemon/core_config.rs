@@ -7,8 +7,8 @@ use crate::daemon::settings::{Environment, SettingError, Settings};
 use crate::daemon::site::{Site, SiteError, SiteFile};
 use crate::daemon::slurm_config;
 use slotd_model::Partition;
-use slotd_model::limit::Limit;
 use slotd_model::partition::{Host, Machine};
+use slotd_model::qos;
 use slotd_parse::capacity::Capacity;
 use slotd_sched::Capacities;
 use slotd_sys::{machine, system, zone};
@@ -39,6 +39,7 @@ pub fn core_config(
         all_partitions: Vec::new(),
         limits: site.limits,
         licenses: site.licenses,
+        qos: qos::with_default(site.qos),
         zone: zone::local().into(),
         host,
         capacities,
@@ -240,7 +241,7 @@ fn own(settings: &Settings, core: &slotd_sched::Config) -> Vec<(&'static str, St
         ("SlotdIoWeight", or_null(rules.io_weight)),
         ("SlotdKeepDays", or_unlimited(settings.keep_days)),
         ("SlotdKeepJobs", or_unlimited(settings.keep_jobs)),
-        ("SlotdLimits", limits(&core.limits)),
+        ("SlotdLimits", joined(&core.limits)),
         ("SlotdLog", settings.log.as_str().to_ascii_lowercase()),
         ("SlotdMaxProcesses", rules.max_processes.to_string()),
         ("SlotdMemoryMb", core.host.mem_mb.to_string()),
@@ -250,6 +251,7 @@ fn own(settings: &Settings, core: &slotd_sched::Config) -> Vec<(&'static str, St
         ("SlotdNotifyUrl", or_null(settings.notify_url.as_ref())),
         ("SlotdOomKillStep", yes(rules.kill_step)),
         ("SlotdOomScoreAdj", settings.oom_score_adj.to_string()),
+        ("SlotdQos", joined(&core.qos)),
         ("SlotdRequeue", if settings.reruns_failed { "once" } else { "slurm" }.to_owned()),
         ("SlotdRoot", settings.root.display().to_string()),
         (SENDMAIL_KEY, or_null(sendmail::find(settings).map(|path| path.display().to_string()))),
@@ -257,8 +259,8 @@ fn own(settings: &Settings, core: &slotd_sched::Config) -> Vec<(&'static str, St
     ]
 }
 
-fn limits(limits: &[Limit]) -> String {
-    let shown: Vec<String> = limits.iter().map(ToString::to_string).collect();
+fn joined<T: ToString>(all: &[T]) -> String {
+    let shown: Vec<String> = all.iter().map(ToString::to_string).collect();
     if shown.is_empty() { "(null)".to_owned() } else { shown.join("; ") }
 }
 

@@ -1,5 +1,5 @@
-//! `slotd.toml`: the owner's settings for the capacity of the host, its partitions, limits and
-//! licenses.
+//! `slotd.toml`: the owner's settings for the capacity of the host, its partitions, limits,
+//! licenses and QOS.
 //!
 //! An invalid file is refused as a whole. The error names the line, the value and the expected
 //! form.
@@ -8,8 +8,10 @@ use serde::Deserialize;
 use slotd_model::Partition;
 use slotd_model::license::License;
 use slotd_model::limit::Limit;
+use slotd_model::qos::{self, Qos};
 use slotd_parse::capacity::{self, Capacity};
 use slotd_parse::partition::{self, PartitionError, Written};
+use slotd_parse::qos::QosError;
 use slotd_sys::files::{self, MOST_SETTINGS};
 use std::collections::{BTreeMap, HashSet};
 use std::ffi::OsStr;
@@ -28,6 +30,8 @@ pub struct Site {
     pub partitions: Vec<Partition>,
     pub limits: Vec<Limit>,
     pub licenses: Vec<License>,
+    /// Without [`qos::DEFAULT`], if the file does not configure it.
+    pub qos: Vec<Qos>,
     pub lines: Lines,
 }
 
@@ -118,6 +122,8 @@ struct File {
     limit: Vec<Spanned<Entry>>,
     #[serde(default)]
     license: Vec<Spanned<Entry>>,
+    #[serde(default)]
+    qos: Vec<Spanned<Entry>>,
 }
 
 type Entry = BTreeMap<Spanned<String>, Spanned<Value>>;
@@ -181,7 +187,8 @@ fn parse(text: &str) -> Result<Site, Wrong> {
     });
     let limits = limits.collect::<Result<_, _>>()?;
     let licenses = read_licenses(file.license, &line)?;
-    Ok(Site { cpus, mem_mb, partitions, limits, licenses, lines })
+    let qos = read_all_qos(file.qos, &line)?;
+    Ok(Site { cpus, mem_mb, partitions, limits, licenses, qos, lines })
 }
 
 /// Returns a value as it would be written after `KEY=`.
@@ -291,6 +298,57 @@ fn read_license(
     Ok(License { name, count })
 }
 
+/// Returns the QOS in the order of the file, with the default first if it is configured.
+fn read_all_qos(
+    entries: Vec<Spanned<Entry>>,
+    line: &impl Fn(usize) -> Option<usize>,
+) -> Result<Vec<Qos>, Wrong> {
+    if let Some(entry) = entries.get(Qos::MOST) {
+        let what = format!("at most {} QOS are allowed", Qos::MOST);
+        return Err((line(entry.span().start), what));
+    }
+    let mut all: Vec<Qos> = Vec::new();
+    for entry in entries {
+        let at = line(entry.span().start);
+        let qos = read_qos(entry.into_inner(), at, line)?;
+        if all.iter().any(|known| known.name == qos.name) {
+            return Err((at, format!("duplicate qos {}: rename one of them", qos.name)));
+        }
+        all.push(qos);
+    }
+    all.sort_by_key(|qos| qos.name != qos::DEFAULT);
+    Ok(all)
+}
+
+fn read_qos(
+    entry: Entry,
+    at: Option<usize>,
+    line: &impl Fn(usize) -> Option<usize>,
+) -> Result<Qos, Wrong> {
+    let mut qos = Qos::default();
+    for (key, value) in &entry {
+        let (at, name) = (line(key.span().start), key.get_ref().as_str());
+        let wrong = |what: &str| (at, format!("{name} = {}: expected {what}", value.get_ref()));
+        let text = as_list(value.get_ref())
+            .ok_or_else(|| wrong("a string, a whole number or a list of strings"))?;
+        slotd_parse::qos::set(&mut qos, name, &text).map_err(|error| match error {
+            QosError::Expected(forms) => wrong(forms),
+            QosError::UnknownKey(hint) => (at, format!("unknown key {name} in a qos: {hint}")),
+        })?;
+    }
+    if qos.name.is_empty() {
+        return Err((at, "a qos needs a name: add name = \"...\"".to_owned()));
+    }
+    Ok(qos)
+}
+
+/// Returns a value, or a list of strings, as it would be written after `KEY=`.
+fn as_list(value: &Value) -> Option<String> {
+    let Value::Array(words) = value else { return as_text(value) };
+    let words: Option<Vec<&str>> = words.iter().map(Value::as_str).collect();
+    words.map(|words| words.join(","))
+}
+
 fn read_partition(
     entry: Entry,
     at: Option<usize>,
@@ -394,8 +452,25 @@ mod tests {
     }
 
     #[test]
+    fn the_default_qos_is_first() {
+        let site = parse(
+            "[[qos]]\nname = \"two\"\npriority = 10\nmax_jobs_per_user = 1\nmax_wall = \"5\"\n\
+             [[qos]]\nname = \"Normal\"\nmax_tres_per_user = \"cpu=1,mem=300M\"\nflags = [\"DenyOnLimit\"]\n",
+        );
+        let shown: Vec<String> = site.unwrap().qos.iter().map(ToString::to_string).collect();
+        assert_eq!(
+            shown,
+            [
+                "normal Flags=DenyOnLimit MaxTRESPU=cpu=1,mem=300M",
+                "two Priority=10 MaxWall=300s MaxJobsPU=1"
+            ]
+        );
+    }
+
+    #[test]
     fn error_names_the_line_and_the_expected_value() {
         let named = "[[partition]]\nname = \"a\"\n";
+        let many_qos: String = (0..65).map(|at| format!("[[qos]]\nname = \"q{at}\"\n")).collect();
         for (text, line, what) in [
             (
                 "cpus = 0\n",
@@ -406,7 +481,7 @@ mod tests {
             (
                 "cpu = 4\n",
                 1,
-                "unknown field `cpu`, expected one of `cpus`, `memory_mb`, `partition`, `limit`, `license`",
+                "unknown field `cpu`, expected one of `cpus`, `memory_mb`, `partition`, `limit`, `license`, `qos`",
             ),
             (
                 &format!("{named}max_tiem = 5\n"),
@@ -466,6 +541,35 @@ mod tests {
                 "unknown key servers in a license: expected name or count",
             ),
             (&"[[license]]\nname = \"a\"\ncount = 1\n".repeat(2), 4, "duplicate license a"),
+            ("[[qos]]\npriority = 1\n", 1, "a qos needs a name: add name = "),
+            ("[[qos]]\nname = \"a\"\n[[qos]]\nname = \"A\"\n", 3, "duplicate qos a"),
+            ("[[qos]]\nname = \"a:b\"\n", 2, "name = \"a:b\": expected letters, digits"),
+            (
+                "[[qos]]\nname = \"a\"\nmax_jobs_per_user = -1\n",
+                3,
+                "max_jobs_per_user = -1: expected a whole number",
+            ),
+            (
+                "[[qos]]\nname = \"a\"\nmax_tres_per_user = \"node=1\"\n",
+                3,
+                "max_tres_per_user = \"node=1\": expected amounts of cpu, mem and gres/gpu",
+            ),
+            (
+                "[[qos]]\nname = \"a\"\nflags = [\"NoReserve\", 1]\n",
+                3,
+                "flags = [\"NoReserve\", 1]: expected a string, a whole number or a list of strings",
+            ),
+            (
+                "[[qos]]\nname = \"a\"\nflags = [\"PartitionMaxNodes\"]\n",
+                3,
+                "flags = [\"PartitionMaxNodes\"]: expected a list of DenyOnLimit and NoReserve",
+            ),
+            (
+                "[[qos]]\nname = \"a\"\npreempt = [\"b\"]\n",
+                3,
+                "unknown key preempt in a qos: keys: name, priority",
+            ),
+            (&many_qos, 129, "at most 64 QOS are allowed"),
             (
                 &"[[limit]]\nname = \"a\"\njobs = 1\n".repeat(65),
                 193,

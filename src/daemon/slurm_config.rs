@@ -72,7 +72,7 @@ fn lock_file(settings: &Settings) -> String {
 
 const KEYS: &[Key] = &[
     is("AccountingStorageBackupHost", "(null)"),
-    is("AccountingStorageEnforce", "none"),
+    is("AccountingStorageEnforce", "limits,qos"),
     is("AccountingStorageHost", "(null)"),
     is("AccountingStorageExternalHost", "(null)"),
     is("AccountingStorageParameters", "(null)"),

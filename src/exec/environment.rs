@@ -114,7 +114,7 @@ impl<'a> Environment<'a> {
         self.set("SLURM_JOB_ID", job.id);
         self.set("SLURM_JOB_NAME", &request.name);
         self.set("SLURM_JOB_PARTITION", &job.partition);
-        self.set("SLURM_JOB_QOS", request.qos.as_deref().unwrap_or("normal"));
+        self.set("SLURM_JOB_QOS", slotd_model::qos::of(request));
         self.set_some("SLURM_JOB_ACCOUNT", request.account.as_deref());
         self.set_some("SLURM_JOB_RESERVATION", request.reservation.as_deref());
         self.set("SLURM_JOB_NODELIST", self.node);

@@ -37,6 +37,7 @@ pub mod notice;
 pub mod partition;
 pub mod placement;
 pub mod progress;
+pub mod qos;
 pub mod query;
 pub mod read;
 pub mod reason;

@@ -3,6 +3,7 @@
 
 use crate::array::TaskSet;
 use crate::license;
+use crate::qos;
 use crate::{ArrayRole, Job, JobId, JobRef, JobRequest, JobState, Reason, Timestamp, is_default};
 use serde::{Deserialize, Serialize};
 
@@ -173,6 +174,11 @@ impl JobQuery {
             || self.limit_max_secs.is_some()
     }
 
+    /// Names of QOS are compared without regard to case, as in Slurm.
+    fn matches_qos(&self, own: &str) -> bool {
+        self.qos.is_empty() || self.qos.iter().any(|wanted| wanted.eq_ignore_ascii_case(own))
+    }
+
     fn matches_request(&self, request: &JobRequest) -> bool {
         let is_user =
             |wanted: &String| *wanted == request.user || wanted.parse() == Ok(request.uid);
@@ -181,7 +187,7 @@ impl JobQuery {
             && among(&self.names, request.name.as_str())
             && among(&self.groups, request.group.as_str())
             && among(&self.accounts, request.account.as_deref())
-            && among(&self.qos, request.qos.as_deref().unwrap_or("normal"))
+            && self.matches_qos(qos::of(request))
             && among(&self.reservations, request.reservation.as_deref())
             && among(&self.wckeys, request.wckey.as_deref())
             && self.matches_licenses(request.licenses.as_deref())

@@ -49,6 +49,23 @@ reasons! {
         "The jobs of its account or name have reached their limit of running jobs.";
     AssocGrpCpuLimit => "AssocGrpCpuLimit",
         "With this job, the jobs of its account or name would exceed their limit of CPUs.";
+    InvalidQos => "InvalidQOS", "Its QOS no longer exists.";
+    QosMaxJobsPerUserLimit => "QOSMaxJobsPerUserLimit",
+        "The jobs of its QOS have reached the QOS' limit of running jobs.";
+    QosMaxCpuPerUserLimit => "QOSMaxCpuPerUserLimit",
+        "With this job, the jobs of its QOS would exceed the QOS' limit of CPUs per user.";
+    QosMaxMemoryPerUser => "QOSMaxMemoryPerUser",
+        "With this job, the jobs of its QOS would exceed the QOS' limit of memory per user.";
+    QosMaxGresPerUser => "QOSMaxGRESPerUser",
+        "With this job, the jobs of its QOS would exceed the QOS' limit of GPUs per user.";
+    QosMaxWallDurationPerJobLimit => "QOSMaxWallDurationPerJobLimit",
+        "Its time limit is longer than its QOS allows.";
+    QosGrpCpuLimit => "QOSGrpCpuLimit",
+        "With this job, the jobs of its QOS would exceed the QOS' limit of CPUs.";
+    QosGrpMemLimit => "QOSGrpMemLimit",
+        "With this job, the jobs of its QOS would exceed the QOS' limit of memory.";
+    QosGrpGres => "QOSGrpGRES",
+        "With this job, the jobs of its QOS would exceed the QOS' limit of GPUs.";
     Licenses => "Licenses", "Other jobs hold the licenses that it needs.";
     NonZeroExitCode => "NonZeroExitCode", "It ended with an exit code other than 0.";
     RaisedSignal => "RaisedSignal", "A signal ended it.";
@@ -64,6 +81,25 @@ reasons! {
 }
 
 impl Reason {
+    /// Returns whether a limit, a QOS or a license keeps the job from starting, and not the lack of
+    /// other resources.
+    pub const fn is_limit(self) -> bool {
+        matches!(
+            self,
+            Reason::AssocMaxJobsLimit
+                | Reason::AssocGrpCpuLimit
+                | Reason::InvalidQos
+                | Reason::QosMaxJobsPerUserLimit
+                | Reason::QosMaxCpuPerUserLimit
+                | Reason::QosMaxMemoryPerUser
+                | Reason::QosMaxGresPerUser
+                | Reason::QosGrpCpuLimit
+                | Reason::QosGrpMemLimit
+                | Reason::QosGrpGres
+                | Reason::Licenses
+        )
+    }
+
     /// Returns the name that Slurm 22.05 uses. Programs match reasons against a closed list of
     /// these.
     pub const fn slurm_name(self) -> &'static str {

@@ -119,6 +119,12 @@ pub enum Refusal {
     /// slotd has no reservations.
     UnknownReservation(String),
     InvalidLicenses(LicenseFault),
+    UnknownQos {
+        name: String,
+        known: Vec<String>,
+    },
+    /// The job would exceed a limit of its QOS. Contains Slurm's name of the limit.
+    QosLimit(String),
     NodeExcluded(String),
     MissingFeature {
         /// The constraint as the user wrote it.
@@ -268,6 +274,8 @@ impl Refusal {
                 format!("no such reservation: {name} (slotd has no reservations)")
             }
             Refusal::InvalidLicenses(fault) => fault.to_string(),
+            Refusal::UnknownQos { name, .. } => format!("no such QOS: {name}"),
+            Refusal::QosLimit(limit) => limit.clone(),
             Refusal::NodeExcluded(name) => format!("the only node is excluded: {name}"),
             Refusal::MissingFeature { wanted, .. } | Refusal::UnknownPreference { wanted, .. } => {
                 format!("no such features on this host: {wanted}")
@@ -457,7 +465,7 @@ impl fmt::Display for Refusal {
             Refusal::NoTimeLimit => "Job has no time limit to increase or decrease",
             Refusal::DecrementTooLarge { .. } => "Requested time limit is invalid (missing or exceeds some limit)",
             Refusal::FixedSize { .. } => "Requested operation is presently disabled",
-            Refusal::OverLimit { .. } => {
+            Refusal::OverLimit { .. } | Refusal::QosLimit(_) => {
                 "Job violates accounting/QOS policy (job submit limit, user's size and/or time limits)"
             }
             Refusal::NoRoom { .. } => "Requested nodes are busy",
@@ -468,6 +476,7 @@ impl fmt::Display for Refusal {
             Refusal::UnknownNode(_) => "Invalid node name specified",
             Refusal::UnknownReservation(_) => "Requested reservation is invalid",
             Refusal::InvalidLicenses(_) => "Invalid license specification",
+            Refusal::UnknownQos { .. } => "Invalid qos specification",
             Refusal::MissingFeature { .. } => "Invalid feature specification",
             Refusal::UnknownPreference { .. } => "Invalid preferred feature specification",
             Refusal::ArrayTooLarge { .. } => "Invalid job array specification",

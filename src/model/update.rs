@@ -97,6 +97,7 @@ impl Update {
             | Update::StdOut(_)
             | Update::StdErr(_)
             | Update::StdIn(_)
+            | Update::Text(KeptText::Qos, _)
             | Update::Script { .. } => Stage::Pending,
             Update::JobName(_)
             | Update::Priority(1..)

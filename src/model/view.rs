@@ -9,6 +9,7 @@ use crate::license::LicenseUse;
 use crate::limit::Limit;
 use crate::node::{NodeReason, Outage};
 use crate::partition::Host;
+use crate::qos::Qos;
 use crate::why::Blocker;
 use crate::{Job, JobId, Partition, Step, Timestamp, Tres, is_default};
 use serde::{Deserialize, Serialize};
@@ -46,6 +47,9 @@ pub struct JobView {
     /// Whether the job runs one process per rank. Slurm runs the script (salloc: the command) once.
     #[serde(default, skip_serializing_if = "is_default")]
     pub batch_ranks: bool,
+    /// The priority of its QOS, if that counts: a requested priority takes its place.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub qos_priority: u32,
 }
 
 impl Deref for JobView {
@@ -131,6 +135,9 @@ pub struct NodeView {
     /// The licenses, ordered by name.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub licenses: Vec<LicenseUse>,
+    /// The QOS, the default one first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub qos: Vec<Qos>,
     pub daemon_start: Timestamp,
     /// The one-minute load average times 100, as Slurm's `CPULoad` prints it.
     pub load_centi: u32,

@@ -4,6 +4,7 @@
 
 use crate::license::LicenseShortage;
 use crate::partition::PartitionState;
+use crate::qos::Limited;
 use crate::{JobId, JobState, Reason, Timestamp, Tres, is_default};
 use serde::{Deserialize, Serialize};
 
@@ -61,6 +62,18 @@ pub enum What {
         jobs: u32,
         cpus: u32,
     },
+    /// A limit of its QOS on running jobs or on their resources.
+    Qos(QosShortage),
+    /// The longest time limit of its QOS. `None` means that the job has no time limit.
+    QosTimeLimit {
+        qos: String,
+        asked_secs: Option<u64>,
+        most_secs: u64,
+    },
+    /// Its QOS no longer exists.
+    NoQos {
+        qos: String,
+    },
     /// Other jobs hold a license that it needs, or there are not that many.
     License(LicenseShortage),
     /// The job needs more than an empty host has.
@@ -79,6 +92,23 @@ pub enum What {
         since: Timestamp,
     },
     Shortage(Shortage),
+}
+
+/// A limit of a QOS that lets a pending job not start.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct QosShortage {
+    pub qos: String,
+    /// Slurm's name of the limit: `MaxJobsPU`, `MaxTRESPU` or `GrpTRES`.
+    pub limit: String,
+    /// The limited resource; `None` for the number of jobs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resource: Option<Limited>,
+    /// Jobs, CPUs, MB of memory or GPUs.
+    pub most: u64,
+    pub used: u64,
+    pub needs: u64,
+    /// The jobs that must end first, in the order in which they are expected to.
+    pub holders: Vec<Holder>,
 }
 
 /// Too few resources are free, or other jobs go first.

@@ -44,6 +44,7 @@ pub mod nodes;
 pub mod partition;
 pub mod profile;
 pub mod propagate;
+pub mod qos;
 pub mod script;
 pub mod script_tasks;
 pub mod shell_command;

@@ -8,12 +8,9 @@ use slotd_model::view::JobView;
 use slotd_model::{End, ExitCode, JobState, Reason, Timestamp, Tres};
 use std::time::Duration;
 
-/// The quality of service that Slurm gives to jobs that request none.
-const DEFAULT_QOS: &str = "normal";
-
 /// Returns the job's quality of service.
 pub fn qos(job: &JobView) -> &str {
-    job.request.qos.as_deref().unwrap_or(DEFAULT_QOS)
+    slotd_model::qos::of(&job.request)
 }
 
 /// Returns the start time. As in Slurm, a job that ended without starting "started" when it ended.

@@ -4,14 +4,16 @@
 //! never run are refused at once, in Slurm's words and with the offending value.
 
 use super::lengths;
+use super::line::queue::shown_priority;
 use super::resources::Resources;
 use super::resources::capacity::{CpuSharing, Want};
 use super::resources::gpu_pool::is_model;
-use super::resources::limits::{LimitSet, index_of};
+use super::resources::limits::{LimitSet, Reached, index_of};
 use super::sizes::{check_shape, check_size, size};
 use super::types::{Config, Submission};
 use slotd_model::license::{self, LicenseFault};
 use slotd_model::partition::PartitionState;
+use slotd_model::qos;
 use slotd_model::request::{GpuRequest, JobKind};
 use slotd_model::{Job, JobRequest, Partition, Refusal, Tres};
 use std::collections::BTreeSet;
@@ -24,6 +26,8 @@ pub(crate) struct Admitted {
     pub tres: Tres,
     /// The time limit, if it is the same in all of them.
     pub limit_secs: Option<u64>,
+    /// The priority as users see it.
+    pub priority: u32,
 }
 
 impl Config {
@@ -35,6 +39,7 @@ impl Config {
         }
         self.check_hosts(request)?;
         check_absent(request)?;
+        self.check_qos(request)?;
         self.check_licenses(request)?;
         check_shape(request, &self.host.topology)?;
         if let Some(wanted) = &request.constraint {
@@ -76,7 +81,7 @@ impl Config {
                 Ok(tres) => {
                     names.push(&partition.name);
                     sizes.push(tres);
-                    limits.insert(partition.limit_for(request.time_limit_secs));
+                    limits.insert(self.limit_for(request, partition));
                 }
                 Err(refusal) => refusals.push(refusal),
             }
@@ -85,7 +90,8 @@ impl Config {
             return Err(refusals.into_iter().next().unwrap_or_else(|| self.unknown_partition("")));
         };
         let limit_secs = limits.first().copied().flatten().filter(|_| limits.len() == 1);
-        Ok(Admitted { partition: names.join(","), tres, limit_secs })
+        let priority = shown_priority(request, self.qos_of(request));
+        Ok(Admitted { partition: names.join(","), tres, limit_secs, priority })
     }
 
     pub fn check_hosts(&self, request: &JobRequest) -> Result<(), Refusal> {
@@ -145,6 +151,15 @@ impl Config {
         }
     }
 
+    /// Fails if the requested QOS does not exist.
+    pub(crate) fn check_qos(&self, request: &JobRequest) -> Result<(), Refusal> {
+        if self.qos_index(request).is_some() {
+            return Ok(());
+        }
+        let known = self.qos.iter().map(|qos| qos.name.clone()).collect();
+        Err(Refusal::UnknownQos { name: qos::of(request).to_owned(), known })
+    }
+
     /// Fails if the host does not have the requested licenses.
     pub(crate) fn check_licenses(&self, request: &JobRequest) -> Result<(), Refusal> {
         let Some(text) = &request.licenses else { return Ok(()) };
@@ -174,6 +189,35 @@ impl Config {
 }
 
 impl Resources {
+    /// Fails if the QOS of a job denies what could never start: a job that exceeds a limit on its
+    /// own, in each of its partitions.
+    ///
+    /// `limit_in` returns its time limit in a partition.
+    pub(crate) fn check_qos_limits(
+        &self,
+        request: &JobRequest,
+        partitions: &str,
+        limit_in: impl Fn(&Partition) -> Option<u64>,
+    ) -> Result<(), Refusal> {
+        let config = self.config();
+        let Some(qos) = config.qos_of(request).filter(|qos| qos.denies_on_limit) else {
+            return Ok(());
+        };
+        let mut first = None;
+        for partition in partitions.split(',').filter_map(|name| config.partition(name).ok()) {
+            let place = CpuSharing::of(request, &partition.name, config);
+            let tres = size(request, partition, config);
+            let reached = self.ledger().undrained().limit_reached(&place, &tres, self.host());
+            let limit = reached.filter(Reached::is_of_job).map(|reached| reached.reason());
+            let limit = limit.or_else(|| qos.time_limit_blocker(limit_in(partition)));
+            match limit {
+                Some(limit) => first = first.or(Some(limit)),
+                None => return Ok(()),
+            }
+        }
+        first.map_or(Ok(()), |limit| Err(Refusal::QosLimit(limit.name().to_owned())))
+    }
+
     /// Returns the partitions that accept an existing job, with a changed request or as it is.
     ///
     /// # Errors

@@ -8,7 +8,7 @@ use super::core::Core;
 use super::line::queue::{Lane, QueueKey};
 use super::records::Record;
 use super::resources::limits::Reached;
-use slotd_model::{JobId, JobState, Reason, Timestamp};
+use slotd_model::{JobId, JobState, Reason, Timestamp, Tres};
 
 impl Core {
     /// Returns the first reason, apart from free resources, that keeps a record from starting. A
@@ -77,13 +77,15 @@ impl Core {
     }
 
     /// Returns the first record among those that wait for the same resources. A job at a limit
-    /// keeps no other job waiting.
+    /// keeps no other job waiting, and neither does one of another QOS that reserves nothing.
     pub(super) fn first_in_line(&self, choice: &Choice) -> Option<QueueKey> {
         let (capacity, host) = (self.resources.ledger().capacity(), self.resources.host());
         let line = capacity.line(choice.want().place.partition);
-        self.line.queue().first_of(|Lane { place, cpus }| {
+        let own = choice.want().place;
+        self.line.queue().first_of(|lane @ Lane { place, .. }| {
             capacity.line(place.partition) == line
-                && capacity.limit_reached(place, *cpus, host).is_none()
+                && capacity.limit_reached(place, &lane.tres(), host).is_none()
+                && (*place == own || capacity.reserves(place))
         })
     }
 
@@ -94,10 +96,9 @@ impl Core {
     fn reason_in(&self, choice: &Choice) -> Reason {
         let (id, want) = (choice.job.id, choice.want());
         let (capacity, host) = (self.resources.ledger().capacity(), self.resources.host());
-        let own_limit = capacity
-            .limit_reached(&want.place, want.tres.cpus, host)
-            .map(|reached| reached.reason());
-        let of_expanded = || self.limit_of_expanded(id, want.tres.cpus, |reached| reached.reason());
+        let own_limit =
+            capacity.limit_reached(&want.place, &want.tres, host).map(|reached| reached.reason());
+        let of_expanded = || self.limit_of_expanded(id, &want.tres, |reached| reached.reason());
         if let Some(reason) = own_limit.or_else(of_expanded) {
             return reason;
         }
@@ -118,12 +119,12 @@ impl Core {
         }
     }
 
-    /// Returns the limit that the job to be expanded would exceed with this many more CPUs. The
+    /// Returns the limit that the job to be expanded would exceed with these resources more. The
     /// limit may be newer than the submission of the expanding job.
     pub(super) fn limit_of_expanded<T>(
         &self,
         id: JobId,
-        more_cpus: u32,
+        more: &Tres,
         describe: impl FnOnce(Reached) -> T,
     ) -> Option<T> {
         let held = self.resources.ledger().held(self.records.expanded_by(id)?)?;
@@ -132,7 +133,7 @@ impl Core {
         capacity
             .limit_reached(
                 &held.place.with_its_licenses(),
-                held.alloc.tres.cpus.saturating_add(more_cpus),
+                &held.alloc.tres.plus(more),
                 self.resources.host(),
             )
             .map(describe)

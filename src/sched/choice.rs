@@ -7,6 +7,7 @@ use super::line::queue::Shape;
 use super::resources::capacity::{CpuSharing, Want};
 use super::sizes::size;
 use super::types::Config;
+use slotd_model::qos::Qos;
 use slotd_model::{Job, Partition, Tres};
 
 /// A job in one of its partitions.
@@ -21,6 +22,8 @@ pub struct Choice<'a> {
     pub tres: Tres,
     /// The time limit there.
     pub limit_secs: Option<u64>,
+    /// `None` if the QOS no longer exists.
+    pub qos: Option<&'a Qos>,
     place: CpuSharing,
 }
 
@@ -29,17 +32,18 @@ impl<'a> Choice<'a> {
     /// has one.
     pub fn all(job: &'a Job, config: &'a Config) -> impl Iterator<Item = Choice<'a>> {
         let is_settled = !job.has_several_partitions();
+        let qos = config.qos_of(&job.request);
         job.partitions().zip(0..).map(move |(name, at)| {
             let place = CpuSharing::of(&job.request, name, config);
             let partition = place.partition.and_then(|at| config.partitions.get(at));
             let (tres, limit_secs) = match partition.filter(|_| !is_settled) {
                 Some(partition) => (
                     size(&job.request, partition, config),
-                    partition.limit_for(job.request.time_limit_secs),
+                    config.limit_for(&job.request, partition),
                 ),
                 None => (job.tres, job.request.time_limit_secs),
             };
-            Choice { job, at, partition, tres, limit_secs, place }
+            Choice { job, at, partition, tres, limit_secs, qos, place }
         })
     }
 

@@ -8,6 +8,7 @@
 use super::choice::Choice;
 use super::crontab::Crontabs;
 use super::line::Line;
+use super::line::queue::shown_priority;
 use super::notify::Notifications;
 use super::records::Records;
 use super::resources::Resources;
@@ -196,12 +197,19 @@ impl Core {
             self.notifications.suspect(&record.job);
         }
         let is_first = !places.is_empty() && record.job.run.eligible.is_none();
+        let qos = self.resources.config().qos_of(&record.job.request);
+        let priority = shown_priority(&record.job.request, qos);
+        let is_pending = record.job.run.state == JobState::Pending;
+        let is_moved = is_pending && record.job.priority != priority;
         if *record.places != *places {
             self.line.move_to(&record.places, &places);
             self.records.set_places(id, places);
         }
         if is_first {
             self.records.edit(id, |job| job.run.eligible = Some(now));
+        }
+        if is_moved {
+            self.records.edit(id, |job| job.priority = priority);
         }
         self.resources.note_wait(id, waits_for_gpus, waits_for_cpus);
     }

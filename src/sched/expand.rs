@@ -90,7 +90,7 @@ impl Core {
         // After the transfer, its resources count towards the other job's limits.
         if !sharing_of(&target.request).limits.has_same_limits(&sharing_of(request).limits) {
             return refused(
-                "its account or name has different limits (SlotdLimits in scontrol show config)",
+                "its account, name or QOS has different limits (SlotdLimits and SlotdQos in scontrol show config)",
             );
         }
         if request.licenses.is_some() {

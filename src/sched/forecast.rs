@@ -243,7 +243,7 @@ impl Future {
             loop {
                 let (started, has_chosen) = self.one_round();
                 starts += started;
-                if started == 0 || !(has_chosen || self.capacity.start_may_unblock()) {
+                if started == 0 || !(has_chosen || self.queue.start_may_unblock(&self.capacity)) {
                     break;
                 }
             }

@@ -5,6 +5,7 @@ use super::core::Core;
 use super::line::queue::Place;
 use super::resources::gpu_pool::GpuPool;
 use slotd_model::license::{self, LicenseUse};
+use slotd_model::qos::Limited;
 use slotd_model::tres::Allocation;
 use slotd_model::{Job, JobState, Reason, Tres};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -15,6 +16,7 @@ impl Core {
         self.check_capacity()?;
         self.check_limits()?;
         self.check_licenses()?;
+        self.check_qos()?;
         self.check_queue()?;
         self.records.check()?;
         self.notifications.check_chains(&self.records)?;
@@ -193,12 +195,47 @@ impl Core {
         Ok(())
     }
 
-    /// Returns the licenses of which jobs hold more than there are, and by how much. Only the owner
-    /// may cause that, by lowering a count.
-    pub fn oversold_licenses(&self) -> BTreeMap<String, u32> {
-        let over = |license: &LicenseUse| license.used.saturating_sub(license.total);
-        let all = self.resources.licenses().map(|license| (over(&license), license.name));
-        all.filter(|(over, _)| *over > 0).map(|(over, name)| (name, over)).collect()
+    /// Checks that the ledger agrees with the running jobs of each QOS.
+    fn check_qos(&self) -> Result<(), String> {
+        for (qos, used) in self.resources.ledger().capacity().qos() {
+            if !qos.affects_starts() {
+                continue;
+            }
+            let own = self.jobs().filter(|job| {
+                job.run.state.is_active() && slotd_model::qos::of(&job.request) == qos.name
+            });
+            let held: Vec<Tres> =
+                own.filter_map(|job| Some(job.run.alloc.as_ref()?.tres)).collect();
+            let sum = held.iter().fold(Tres::ZERO, |sum, tres| sum.plus(tres));
+            if (held.len(), sum) != (used.jobs as usize, used.tres) {
+                return Err(format!(
+                    "{} jobs hold {sum:?} of {qos}, but it has {used:?}",
+                    held.len()
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the licenses and the limits of QOS that jobs exceed, and by how much. Only the owner
+    /// may cause that, by lowering an amount.
+    pub fn exceeded(&self) -> BTreeMap<String, u64> {
+        let licenses = self.resources.licenses().map(|LicenseUse { name, used, total }| {
+            (format!("license {name}"), u64::from(used.saturating_sub(total)))
+        });
+        let qos = self.resources.ledger().capacity().qos().flat_map(|(qos, used)| {
+            let over = move |what: &str, used: u64, most: Option<u64>| {
+                let over = used.saturating_sub(most.unwrap_or(u64::MAX));
+                (format!("{what} of {}", qos.name), over)
+            };
+            let of_tres = Limited::ALL.into_iter().flat_map(move |what| {
+                [("user", qos.max_tres), ("group", qos.grp_tres)].map(|(who, limit)| {
+                    over(&format!("{who} {what:?}"), what.of(&used.tres), limit.on(what))
+                })
+            });
+            of_tres.chain([over("jobs", used.jobs.into(), qos.max_jobs.map(u64::from))])
+        });
+        licenses.chain(qos).filter(|(_, over)| *over > 0).collect()
     }
 
     /// Checks that the queue holds exactly the places of the pending records.

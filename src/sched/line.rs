@@ -70,7 +70,7 @@ impl Line {
         };
         let key = QueueKey {
             tier: Reverse(choice.partition.map_or(1, Partition::tier)),
-            priority: Reverse(rank(&job.request)),
+            priority: Reverse(rank(&job.request, choice.qos)),
             turn,
             task: if let ArrayRole::Task { task, .. } = job.role { task } else { 0 },
             id: job.id,

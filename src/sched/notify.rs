@@ -110,8 +110,9 @@ fn is_permanent(job: &Job, reason: Reason) -> bool {
         | Reason::BadConstraints
         | Reason::PartitionConfig
         | Reason::PartitionTimeLimit
-        | Reason::AssocMaxJobsLimit
-        | Reason::AssocGrpCpuLimit => true,
+        | Reason::QosMaxWallDurationPerJobLimit => true,
+        Reason::Licenses => false,
+        limit if limit.is_limit() => true,
         // slotd itself holds a job after repeated failed launches.
         Reason::JobHeldAdmin => job.run.system_comment.is_some(),
         _ => false,

@@ -25,8 +25,9 @@ impl Core {
         self.line.begin_round();
         self.purge(cx);
         // A start may unblock others (`after:12`), and so may the end of a job with `--immediate`.
-        let repeats_after_start = self.resources.ledger().capacity().start_may_unblock()
-            || self.line.queue().names_cpus();
+        let capacity = self.resources.ledger().capacity();
+        let queue = self.line.queue();
+        let repeats_after_start = queue.start_may_unblock(capacity) || queue.names_cpus();
         let seen = |core: &Core| {
             (core.line.queue().arrivals(), core.records.starts() * u64::from(repeats_after_start))
         };
@@ -141,7 +142,7 @@ impl Core {
     /// resources.
     pub(super) fn start(&mut self, id: JobId, mut part: Part, cx: &mut Cx) -> bool {
         let Some(record) = self.records.get(id) else { return false };
-        if self.limit_of_expanded(id, part.alloc.tres.cpus, |_| ()).is_some() {
+        if self.limit_of_expanded(id, &part.alloc.tres, |_| ()).is_some() {
             return false;
         }
         if record.places.len() > 1 {

@@ -16,6 +16,7 @@ use slotd_model::limit::Limit;
 use slotd_model::node::{Drains, NodeParts, NodeReason, Outage};
 use slotd_model::notice::{self, Audience, Events};
 use slotd_model::partition::OverSubscribe;
+use slotd_model::qos::{self, Qos, TresLimit};
 use slotd_model::request::{KeptText, Sharing};
 use slotd_model::update::Update;
 use slotd_model::*;
@@ -81,6 +82,13 @@ enum Event {
     },
     /// The owner sets the number of each license, or removes all.
     Licenses(Option<(u32, u32)>),
+    /// The owner sets the limits of the QOS, or removes all QOS.
+    Qos(Option<u32>),
+    /// A job moves to another QOS.
+    Move {
+        which: usize,
+        qos: Option<String>,
+    },
     /// A job requests other licenses.
     Exchange {
         which: usize,
@@ -113,6 +121,7 @@ struct Shape {
     /// Its account has a limit.
     limited: bool,
     licenses: Option<String>,
+    qos: Option<String>,
     /// By index, as far as they exist.
     partitions: Vec<usize>,
 }
@@ -139,6 +148,7 @@ impl std::fmt::Debug for Shape {
         }
         let (limit, array, begin) = (self.limit, self.array, self.begin);
         self.licenses.iter().try_for_each(|text| write!(f, " licenses {text}"))?;
+        self.qos.iter().try_for_each(|name| write!(f, " qos {name}"))?;
         limit.iter().try_for_each(|limit| write!(f, " limit {limit}"))?;
         array.iter().try_for_each(|(last, limit)| write!(f, " array 0-{last}%{limit:?}"))?;
         begin.iter().try_for_each(|begin| write!(f, " begin {begin}"))?;
@@ -153,6 +163,21 @@ const GPUS: u32 = 2;
 /// Requests for licenses. The last one is refused.
 const LICENSES: &[&str] =
     &["ansys", "ansys:2", "ansys:3", "foo", "ansys:2,foo:2", "foo:0;ansys", "nosuch"];
+
+/// The names of QOS. The last one does not exist.
+const QOS: &[&str] = &["few", "lazy", "short", "normal", "nosuch"];
+
+/// Returns the QOS with limits that depend on `most`.
+fn qos_of(most: u32) -> Vec<Qos> {
+    let named = |name: &str| Qos { name: name.to_owned(), ..Qos::default() };
+    let cpus = |cpus| TresLimit { cpus: Some(cpus), ..TresLimit::default() };
+    let max_tres = TresLimit { mem_mb: Some(700), gpus: Some(1), ..cpus(most) };
+    vec![
+        Qos { max_jobs: Some(most), max_submit: Some(8), max_tres, ..named("few") },
+        Qos { reserves_nothing: true, grp_tres: cpus(most + 1), ..named("lazy") },
+        Qos { priority: 3, max_wall_secs: Some(200), denies_on_limit: true, ..named("short") },
+    ]
+}
 
 /// The account whose jobs the owner limits.
 const LIMITED: &str = "few";
@@ -186,7 +211,7 @@ fn shape() -> impl Strategy<Value = Shape> {
         prop::bool::weighted(0.2),
         rare(),
     );
-    let site = (any::<bool>(), some_partitions(), prop::bool::weighted(0.3), licenses());
+    let site = (any::<bool>(), some_partitions(), prop::bool::weighted(0.3), licenses(), qos());
     let when = (prop::option::weighted(0.1, 1u64..300), prop::option::weighted(0.2, 1u32..5));
     let parts = (size, limit, array, depends, flags, when, site);
     parts.prop_map(|(size, limit, array, depends, flags, when, site)| Shape {
@@ -211,6 +236,7 @@ fn shape() -> impl Strategy<Value = Shape> {
         partitions: site.1,
         limited: site.2,
         licenses: site.3,
+        qos: site.4,
     })
 }
 
@@ -244,9 +270,16 @@ fn event() -> impl Strategy<Value = Event> {
         1 => (some_of(CPUS), some_of(GPUS)).prop_map(|(cpus, gpus)| Event::Drain { cpus, gpus }),
         1 => prop::option::weighted(0.9, (0u32..4, 0u32..3)).prop_map(Event::Licenses),
         2 => (which, licenses()).prop_map(|(which, licenses)| Event::Exchange { which, licenses }),
+        1 => prop::option::weighted(0.9, 0u32..4).prop_map(Event::Qos),
+        2 => (which, qos()).prop_map(|(which, qos)| Event::Move { which, qos }),
         1 => Just(Event::Restart),
         6 => Just(Event::Plan),
     ]
+}
+
+/// Generates the name of a QOS; mostly none.
+fn qos() -> impl Strategy<Value = Option<String>> {
+    prop::option::weighted(0.4, prop::sample::select(QOS).prop_map(str::to_owned))
 }
 
 /// Generates a request for licenses; mostly none.
@@ -319,6 +352,7 @@ fn request(d: &Double, shape: Shape) -> Ask {
             r.sharing = Sharing::Oversubscribe;
         }
         r.licenses = shape.licenses;
+        r.qos = shape.qos;
         r.account = shape.limited.then(|| LIMITED.to_owned());
         r.partition = names(d, &shape.partitions);
     })
@@ -386,6 +420,7 @@ fn happen(d: &mut Double, event: Event) {
             Some((ansys, foo)) => d.set_licenses(&[("ansys", ansys), ("foo", foo)]),
             None => d.set_licenses(&[]),
         },
+        Event::Qos(most) => d.set_qos(&most.map(qos_of).unwrap_or_default()),
         Event::Restart => restart(d),
         Event::Plan => d.plan(),
         Event::Cancel { .. }
@@ -397,6 +432,7 @@ fn happen(d: &mut Double, event: Event) {
         | Event::Renice { .. }
         | Event::Resize { .. }
         | Event::Exchange { .. }
+        | Event::Move { .. }
         | Event::Throttle { .. } => command(d, event),
     }
 }
@@ -459,6 +495,14 @@ fn command(d: &mut Double, event: Event) {
                 let _ = d.act(|core, cx| core.update(&named(&job, None), &[key], &[], cx));
             }
         }
+        Event::Move { which, qos } => {
+            if let Some(job) = choose(d, which, |job| !job.run.state.is_terminal()) {
+                let key = Update::Text(KeptText::Qos, qos.unwrap_or_default());
+                // A QOS that does not exist or accept the job is refused, and so is any other one
+                // for a running job.
+                let _ = d.act(|core, cx| core.update(&named(&job, None), &[key], &[], cx));
+            }
+        }
         Event::Throttle { which, limit } => {
             if let Some(job) =
                 choose(d, which, |job| is_pending(job) && job.array_job_id().is_some())
@@ -514,13 +558,20 @@ fn check_reasons(d: &Double) {
                     && !choices(job)
                         .any(|choice| d.core.resources.ledger().whole().fits(&choice.want(), host))
             }
-            Reason::AssocMaxJobsLimit | Reason::AssocGrpCpuLimit | Reason::Licenses => {
+            Reason::QosMaxWallDurationPerJobLimit => choices(job).any(|choice| {
+                let most = choice.qos.and_then(|qos| qos.max_wall_secs);
+                most.is_some_and(|most| choice.limit_secs.is_none_or(|limit| limit > most))
+            }),
+            Reason::InvalidQos => {
+                config.qos.iter().all(|qos| Some(&qos.name) != job.request.qos.as_ref())
+            }
+            reason if reason.is_limit() => {
                 let rooms =
                     [d.core.resources.ledger().capacity(), d.core.resources.ledger().whole()];
                 choices(job).map(|choice| choice.want()).any(|want| {
                     rooms.iter().any(|capacity| {
                         capacity
-                            .limit_reached(&want.place, want.tres.cpus, host)
+                            .limit_reached(&want.place, &want.tres, host)
                             .is_some_and(|it| it.reason() == reason)
                     })
                 })
@@ -613,6 +664,7 @@ fn host_of(is_divided: bool) -> Double {
         config.audience = Audience { command: events, url: Events::NONE, mail: true };
         let license = |name: &str, count| License { name: name.to_owned(), count };
         config.licenses = vec![license("ansys", 3), license("foo", 2)];
+        config.qos = qos::with_default(qos_of(2));
         let one = Some(WildMatch::new("on?"));
         config.limits = vec![
             Limit {
@@ -799,26 +851,30 @@ proptest! {
         }
     }
 
-    /// A job that lacks a license keeps no job without licenses from starting: these start as if it
-    /// did not exist.
+    /// A job that lacks a license, or is at the limit of its QOS, keeps no other job from starting:
+    /// these start as if it did not exist.
     #[test]
-    fn a_job_that_lacks_a_license_delays_no_job_without_one(
+    fn a_job_at_a_limit_delays_no_other_job(
         is_divided in any::<bool>(),
+        by_qos in any::<bool>(),
         shapes in prop::collection::vec((shape(), any::<bool>()), 1..30),
     ) {
         let queues = [true, false].map(|with_lacking| {
             let mut d = host_of(is_divided);
             d.set_licenses(&[("ansys", 3), ("foo", 1)]);
-            // This job holds the license and never ends.
-            d.submit(ask().mem(1).licenses("foo"));
+            d.set_qos(&qos_of(1));
+            let limited = |ask: Ask| if by_qos { ask.qos("few") } else { ask.licenses("foo") };
+            // This job holds the license, or is the only one that may run, and never ends.
+            d.submit(limited(ask().mem(1)));
             d.plan();
             let mut starts = BTreeMap::new();
             for (at, (shape, lacks)) in shapes.iter().enumerate() {
                 // An earlier job determines the rest, so that the queues differ in nothing else.
-                let shape = Shape { depends: None, singleton: false, licenses: None, ..shape.clone() };
+                let shape =
+                    Shape { depends: None, singleton: false, licenses: None, qos: None, ..shape.clone() };
                 let ask = request(&d, shape);
                 match (lacks, with_lacking) {
-                    (true, true) => drop(d.try_submit(ask.licenses("foo"))),
+                    (true, true) => drop(d.try_submit(limited(ask))),
                     (true, false) => {}
                     (false, _) => drop(d.try_submit(ask.name(&format!("own-{at}")))),
                 }
@@ -836,14 +892,15 @@ proptest! {
     #[test]
     fn jobs_start_when_the_forecast_says(
         is_divided in any::<bool>(),
-        jobs in prop::collection::vec((1..=CPUS, named_cpus(), 1u64..100, (prop::bool::weighted(0.1), any::<bool>(), licenses()), some_partitions()), 1..25),
+        jobs in prop::collection::vec((1..=CPUS, named_cpus(), 1u64..100, (prop::bool::weighted(0.1), any::<bool>(), licenses(), qos()), some_partitions()), 1..25),
     ) {
         let mut d = host_of(is_divided);
-        for (cpus, named, limit, (exclusive, limited, licenses), partitions) in jobs {
+        for (cpus, named, limit, (exclusive, limited, licenses, qos), partitions) in jobs {
             let ask = ask_in(&d, &partitions).cpus(cpus).on_cpus(&named).limit(limit);
             let ask = ask.with(|request| {
                 request.account = limited.then(|| LIMITED.to_owned());
                 request.licenses = licenses;
+                request.qos = qos;
             });
             let _ = d.try_submit(if exclusive { ask.exclusive() } else { ask });
         }

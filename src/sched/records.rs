@@ -64,6 +64,8 @@ pub struct Records {
     clients: BTreeSet<(ClientProcess, JobId)>,
     /// For each partition, the running jobs, and the pending jobs and array tasks.
     loads: HashMap<String, (u64, u64)>,
+    /// For each QOS, the running and pending jobs and array tasks.
+    submitted: BTreeMap<String, u64>,
     /// Records whose state has changed and whose dependents have not been re-evaluated yet.
     changed: VecDeque<JobId>,
     /// When ended records leave the memory.
@@ -153,6 +155,11 @@ impl Records {
     /// Returns the number of running jobs in a partition, and of pending jobs and array tasks.
     pub fn load(&self, partition: &str) -> (u64, u64) {
         self.loads.get(partition).copied().unwrap_or_default()
+    }
+
+    /// Returns the number of running and pending jobs and array tasks of a QOS.
+    pub(crate) fn submitted(&self, qos: &str) -> u64 {
+        self.submitted.get(qos).copied().unwrap_or_default()
     }
 
     /// Returns the ID of the next record.

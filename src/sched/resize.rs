@@ -116,9 +116,7 @@ impl Core {
         let host = self.resources.host();
         let mut capacity = self.resources.ledger().capacity().clone();
         capacity.give(held);
-        if let Some(reached) =
-            capacity.limit_reached(&held.place.with_its_licenses(), to.cpus, host)
-        {
+        if let Some(reached) = capacity.limit_reached(&held.place.with_its_licenses(), to, host) {
             return Err(Refusal::OverLimit { reason: reached.reason().name().to_owned() });
         }
         let place = CpuSharing { limits: LimitSet::default(), ..held.place };

@@ -3,14 +3,14 @@
 use super::admit::Admitted;
 use super::core::Core;
 use super::forecast::Trial;
-use super::line::queue::shown_priority;
 use super::records::Record;
 use super::records::depend::Known;
 use super::types::{Cx, Estimate, Submission};
 use slotd_model::change::{Change, Texts};
 use slotd_model::job::{Client, Hold};
+use slotd_model::qos::{self, SUBMIT_LIMIT};
 use slotd_model::request::JobKind;
-use slotd_model::{ArrayRole, Job, JobId, JobRequest, Refusal, Timestamp};
+use slotd_model::{ArrayRole, Job, JobId, JobRequest, Partition, Refusal, Timestamp};
 use std::sync::Arc;
 
 impl Core {
@@ -25,10 +25,9 @@ impl Core {
         Ok(id)
     }
 
-    /// Checks a submission against the host. Does not change the queue.
+    /// Checks a submission against the host and the jobs it depends on. Does not change the queue.
     pub(super) fn admitted(&mut self, s: &mut Submission) -> Result<Admitted, Refusal> {
-        self.prepare_expansion(&mut s.request)?;
-        let admitted = self.resources.config().admit(s)?;
+        let admitted = self.admit(s)?;
         let known = Known::new(&s.ended);
         self.records.learn(&known);
         self.records.check_dependency(&s.request.dependency, &known)?;
@@ -57,6 +56,34 @@ impl Core {
         self.drop_if_hopeless(id, cx);
         self.drop_if_late(id, cx);
         id
+    }
+
+    /// Checks a submission and fills in its defaults.
+    fn admit(&self, s: &mut Submission) -> Result<Admitted, Refusal> {
+        qos::normalize(&mut s.request);
+        self.prepare_expansion(&mut s.request)?;
+        let admitted = self.resources.config().admit(s)?;
+        let tasks = s.request.array.as_ref().map_or(1, |array| array.tasks.len());
+        self.check_submit_limit(&s.request, tasks)?;
+        let config = self.resources.config();
+        let limit_in = |partition: &Partition| config.limit_for(&s.request, partition);
+        self.resources.check_qos_limits(&s.request, &admitted.partition, limit_in)?;
+        Ok(admitted)
+    }
+
+    /// Fails if the QOS of a request does not accept this many more jobs and array tasks.
+    pub(super) fn check_submit_limit(
+        &self,
+        request: &JobRequest,
+        more: usize,
+    ) -> Result<(), Refusal> {
+        let qos = self.resources.config().qos_of(request);
+        let Some(most) = qos.and_then(|qos| qos.max_submit) else { return Ok(()) };
+        let there = self.records.submitted(qos::of(request)).saturating_add(more as u64);
+        if there > u64::from(most) {
+            return Err(Refusal::QosLimit(SUBMIT_LIMIT.to_owned()));
+        }
+        Ok(())
     }
 
     /// Returns the answer that `submit` would give, and a forecast of the job's start (`sbatch
@@ -93,7 +120,7 @@ fn new_job(
         role,
         partition: admitted.partition,
         tres: admitted.tres,
-        priority: shown_priority(&request),
+        priority: admitted.priority,
         hold: if is_held { Hold::User } else { Hold::No },
         submit: now,
         client,

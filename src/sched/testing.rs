@@ -10,6 +10,7 @@ use slotd_model::dependency::{Dependency, DependencyKind, DependencyTerm};
 use slotd_model::gpu::{Gpu, GpuShare};
 use slotd_model::memo::{MemoBody, MemoKey};
 use slotd_model::partition::Host;
+use slotd_model::qos;
 use slotd_model::request::{JobKind, JobRequest, MemRequest, Sharing};
 use slotd_model::run::Run;
 use slotd_model::topology::{Place, Topology};
@@ -56,6 +57,7 @@ pub fn config(host: Host) -> Config {
         all_partitions: partitions,
         limits: Vec::new(),
         licenses: Vec::new(),
+        qos: qos::with_default(Vec::new()),
         zone: Zone::default(),
         default_mem_mb: 512,
         batch_tasks: BatchTasks::Auto,
@@ -151,6 +153,10 @@ impl Ask {
     }
     pub fn licenses(mut self, text: &str) -> Self {
         self.0.licenses = Some(text.to_owned());
+        self
+    }
+    pub fn qos(mut self, name: &str) -> Self {
+        self.0.qos = Some(name.to_owned());
         self
     }
     pub fn allocation(mut self) -> Self {

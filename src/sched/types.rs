@@ -8,6 +8,7 @@ use slotd_model::license::License;
 use slotd_model::limit::Limit;
 use slotd_model::notice::{Audience, Notice};
 use slotd_model::partition::Host;
+use slotd_model::qos::Qos;
 use slotd_model::resize::PartChange;
 use slotd_model::tres::Allocation;
 use slotd_model::{
@@ -30,6 +31,8 @@ pub struct Config {
     pub limits: Vec<Limit>,
     /// The licenses, ordered by name.
     pub licenses: Vec<License>,
+    /// The QOS, the default one first.
+    pub qos: Vec<Qos>,
     /// The time zone of the partitions' allowed hours.
     pub zone: Zone,
     /// The memory of a job that requests none, in MB.
@@ -69,6 +72,36 @@ impl Config {
             first.is_default = true;
         }
         self.all_partitions = all;
+    }
+
+    /// Returns the priority of a job's QOS, or 0 if the job requests a priority.
+    pub(crate) fn qos_priority(&self, request: &JobRequest) -> u32 {
+        let qos = self.qos_of(request).filter(|_| request.priority.is_none());
+        qos.map_or(0, |qos| qos.priority)
+    }
+
+    /// Returns the time limit of a job in this partition. The longest time that its QOS allows is
+    /// the limit of a job that requests none.
+    pub(crate) fn limit_for(&self, request: &JobRequest, partition: &Partition) -> Option<u64> {
+        let own = partition.limit_for(request.time_limit_secs);
+        let most = self.qos_of(request).and_then(|qos| qos.max_wall_secs);
+        match request.time_limit_secs {
+            None => own.into_iter().chain(most).min(),
+            Some(_) => own,
+        }
+    }
+
+    /// Returns the index of a job's QOS, or `None` if it does not exist.
+    pub(crate) fn qos_index(&self, request: &JobRequest) -> Option<usize> {
+        match &request.qos {
+            None => (!self.qos.is_empty()).then_some(0),
+            Some(name) => self.qos.iter().position(|qos| qos.name == *name),
+        }
+    }
+
+    /// Returns a job's QOS, or `None` if it does not exist.
+    pub(crate) fn qos_of(&self, request: &JobRequest) -> Option<&Qos> {
+        self.qos.get(self.qos_index(request)?)
     }
 }
 

@@ -16,10 +16,13 @@ use super::types::{Cx, Effect, EndedJob};
 use slotd_model::change::Change;
 use slotd_model::job::Hold;
 use slotd_model::license::LicenseFault;
+use slotd_model::qos;
 use slotd_model::request::JobKind;
 use slotd_model::resize::PartChange;
 use slotd_model::update::{Stage, Update};
-use slotd_model::{ArrayRole, Job, JobId, JobRef, JobRequest, JobState, Refusal, Timestamp, Tres};
+use slotd_model::{
+    ArrayRole, Job, JobId, JobRef, JobRequest, JobState, Refusal, TaskSet, Timestamp, Tres,
+};
 use std::sync::Arc;
 
 /// The properties of a command's keys that decide which jobs it affects.
@@ -139,7 +142,15 @@ impl Core {
                 Refusal::AlreadyDone
             });
         }
-        found.into_iter().try_for_each(|job| self.changed(job, updates, ended, now).map(drop))?;
+        // Records of one submission move to another QOS together.
+        let mut moving = 0;
+        for job in found {
+            let changed = self.changed(job, updates, ended, now)?;
+            if qos::of(&changed.request) != qos::of(&job.request) {
+                moving += job.compact_tasks().map_or(1, TaskSet::len);
+                self.check_submit_limit(&changed.request, moving)?;
+            }
+        }
         Ok(has_pending)
     }
 
@@ -169,7 +180,13 @@ impl Core {
             }
             update.write(&mut request)?;
         }
+        qos::normalize(&mut request);
         check_request(&request)?;
+        if request.qos != job.request.qos {
+            self.resources.config().check_qos(&request)?;
+            let partition = Some(job.partition.clone());
+            self.check_expansion(&JobRequest { partition, ..request.clone() })?;
+        }
         if updates.iter().any(|update| matches!(update, Update::NodeList(_))) {
             self.resources.config().check_hosts(&request)?;
         }
@@ -190,19 +207,42 @@ impl Core {
             };
             return Ok(Changed { request, partition: job.partition.clone(), tres, more });
         }
-        let partitions = if moves {
-            self.resources.config().partitions_for(&request)?
-        } else {
-            self.resources.config().partitions_of(job)
-        };
+        self.readmitted(job, request, moves)
+    }
+
+    /// Returns a pending job with a changed request, in the partitions that accept it.
+    fn readmitted(
+        &self,
+        job: &Job,
+        mut request: JobRequest,
+        moves: bool,
+    ) -> Result<Changed, Refusal> {
+        let config = self.resources.config();
+        let partitions =
+            if moves { config.partitions_for(&request)? } else { config.partitions_of(job) };
         let general = |why| match why {
             Refusal::ConfigNotAvailable(_) => why,
             cause => Refusal::ConfigNotAvailable(Some(Box::new(cause))),
         };
-        let Admitted { partition, tres, limit_secs } =
+        let Admitted { partition, tres, limit_secs, .. } =
             self.resources.readmit(&request, &partitions).map_err(general)?;
-        if job.has_several_partitions() {
+        let has_new_qos = request.qos != job.request.qos;
+        let most = config.qos_of(&request).and_then(|qos| qos.max_wall_secs);
+        let gets_limit = has_new_qos && most.is_some() && request.time_limit_secs.is_none();
+        if job.has_several_partitions() || gets_limit {
             request.time_limit_secs = limit_secs;
+        }
+        let has_new_limit = request.time_limit_secs != job.request.time_limit_secs;
+        if has_new_qos || has_new_limit || tres != job.tres || partition != job.partition {
+            // The time limit of a job in several partitions may differ between them.
+            let is_settled = !partition.contains(',');
+            self.resources.check_qos_limits(&request, &partition, |partition| {
+                if is_settled {
+                    request.time_limit_secs
+                } else {
+                    config.limit_for(&request, partition)
+                }
+            })?;
         }
         Ok(Changed { request, partition, tres, more: None })
     }
@@ -255,8 +295,9 @@ impl Core {
         let has_new_licenses = request.licenses != job.request.licenses;
         let is_limit_changed = request.time_limit_secs != job.request.time_limit_secs;
         let limit = request.array.as_ref().and_then(|array| array.limit);
+        let priority = shown_priority(&request, self.resources.config().qos_of(&request));
         self.records.edit(id, |job| {
-            job.priority = shown_priority(&request);
+            job.priority = priority;
             job.partition = partition;
             job.tres = tres;
             job.request = Arc::new(request);

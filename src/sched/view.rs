@@ -128,6 +128,7 @@ impl Core {
             let known = in_use.or(view.run.system_comment.take());
             let reason = view.run.reason;
             view.run.system_comment = known.or_else(|| self.waits_in_words(record, reason, now));
+            view.qos_priority = self.resources.config().qos_priority(&record.job.request);
             view.expected_start = view.begin().filter(|begin| *begin > now);
         }
         view

@@ -11,14 +11,15 @@ use super::line::run_times::ExpectedEnd;
 use super::records::Record;
 use super::records::{Status, Waits};
 use super::resources::capacity::{Capacity, CpuSharing, Want};
-use super::resources::limits::{Reached, index_of};
+use super::resources::limits::{Load, QosLimit, Reached, index_of};
 use super::types::Cx;
 use slotd_model::dependency::DependencyTerm;
 use slotd_model::job::Hold;
 use slotd_model::license::{self, LicenseHolder, LicenseShortage};
+use slotd_model::qos::{self, Limited};
 use slotd_model::tres::Allocation;
 use slotd_model::view::JobView;
-use slotd_model::why::{Awaited, Blocker, Holder, Shortage, Standing, Until, What};
+use slotd_model::why::{Awaited, Blocker, Holder, QosShortage, Shortage, Standing, Until, What};
 use slotd_model::{Job, JobState, Reason, Timestamp, Tres};
 
 impl Core {
@@ -194,9 +195,14 @@ impl Core {
                 asked_secs: choice.limit_secs,
                 most_secs: choice.partition.and_then(|partition| partition.max_time_secs),
             },
-            Reason::AssocMaxJobsLimit | Reason::AssocGrpCpuLimit | Reason::Licenses => {
+            reason if reason.is_limit() => {
                 return self.limit(self.resources.ledger().whole(), choice, now);
             }
+            Reason::QosMaxWallDurationPerJobLimit => What::QosTimeLimit {
+                qos: qos::of(&choice.job.request).to_owned(),
+                asked_secs: choice.limit_secs,
+                most_secs: choice.qos?.max_wall_secs?,
+            },
             Reason::BadConstraints | Reason::ReqNodeNotAvail => What::TooLarge {
                 partition,
                 needs: want.tres,
@@ -213,16 +219,50 @@ impl Core {
 
     fn limit(&self, capacity: &Capacity, choice: &Choice, now: Timestamp) -> Option<What> {
         let want = choice.want();
+        let no_qos = || What::NoQos { qos: qos::of(&choice.job.request).to_owned() };
         let describe = |reached: Reached| match reached {
-            Reached::Limit { limit, jobs, cpus, .. } => {
-                What::Limit { limit: limit.to_string(), jobs, cpus }
+            Reached::Limit { limit, used: Load { jobs, tres }, .. } => {
+                What::Limit { limit: limit.to_string(), jobs, cpus: tres.cpus }
             }
+            Reached::Qos { at, limit, used } => {
+                self.qos_shortage(at, limit, &used, choice, now).map_or_else(no_qos, What::Qos)
+            }
+            Reached::NoQos => no_qos(),
             Reached::License(at) => What::License(self.license_shortage(at, choice, now)),
         };
-        let own = capacity
-            .limit_reached(&want.place, want.tres.cpus, self.resources.host())
-            .map(describe);
-        own.or_else(|| self.limit_of_expanded(choice.job.id, want.tres.cpus, describe))
+        let own =
+            capacity.limit_reached(&want.place, &want.tres, self.resources.host()).map(describe);
+        own.or_else(|| self.limit_of_expanded(choice.job.id, &want.tres, describe))
+    }
+
+    /// Returns the figures of a limit of a QOS, by its index, and the jobs that have to end before
+    /// the job is within the limit.
+    fn qos_shortage(
+        &self,
+        at: usize,
+        limit: QosLimit,
+        used: &Load,
+        choice: &Choice,
+        now: Timestamp,
+    ) -> Option<QosShortage> {
+        let qos = self.resources.config().qos.get(at)?;
+        let (want, ledger) = (choice.want(), self.resources.ledger());
+        let resource = limit.resource();
+        let most = limit.most(qos)?;
+        let needs = limit.of(&Load { jobs: 1, tres: want.tres });
+        let mut running = self.line.running(&self.records, ledger, now);
+        running.sort_by_key(Running::turn);
+        let mut missing = limit.of(used).saturating_add(needs).saturating_sub(most);
+        running.retain(|running| {
+            let holds = limit.of(&Load { jobs: 1, tres: running.part.alloc.tres });
+            let is_own = running.part.place.limits.is_of_qos(at) && holds > 0 && missing > 0;
+            missing = missing.saturating_sub(if is_own { holds } else { 0 });
+            is_own
+        });
+        let kinds = resource.map_or(Tres::ZERO, Limited::one);
+        let holders = running.iter().map(|running| self.holder(running, &kinds)).collect();
+        let (limit, used) = (limit.name().to_owned(), limit.of(used));
+        Some(QosShortage { qos: qos.name.clone(), limit, resource, most, used, needs, holders })
     }
 
     /// Returns the figures of a license that a job lacks, by its index, and the jobs that have to
@@ -286,7 +326,7 @@ impl Core {
     ) -> Option<(Reason, What)> {
         match reason {
             Reason::None => None,
-            Reason::AssocMaxJobsLimit | Reason::AssocGrpCpuLimit | Reason::Licenses => {
+            reason if reason.is_limit() => {
                 Some((reason, self.limit(self.resources.ledger().capacity(), choice, now)?))
             }
             Reason::Priority if !is_in_line => {

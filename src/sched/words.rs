@@ -6,7 +6,8 @@ use super::resources::Resources;
 use slotd_model::dependency::DependencyTerm;
 use slotd_model::license::{LicenseHolder, LicenseShortage};
 use slotd_model::node::ranges;
-use slotd_model::why::{Awaited, Blocker, Holder, Shortage, Standing, Until, What};
+use slotd_model::qos::{self, Limited};
+use slotd_model::why::{Awaited, Blocker, Holder, QosShortage, Shortage, Standing, Until, What};
 use slotd_model::{Job, JobId, JobRef, Reason, Timestamp, Tres, counted};
 use slotd_parse::hours::Zone;
 
@@ -140,7 +141,12 @@ impl Resources {
                 is_ordered
                     .then(|| format!("scontrol update NodeName={} State=RESUME", self.host().name))
             }
+            What::QosTimeLimit { most_secs, .. } => {
+                update(&format!("TimeLimit={}", limit_value(*most_secs)))
+            }
+            What::NoQos { .. } => update(&format!("QOS={}", qos::DEFAULT)),
             What::Limit { .. }
+            | What::Qos(_)
             | What::License(_)
             | What::Elsewhere { .. }
             | What::TooLarge { .. } => None,
@@ -226,10 +232,48 @@ impl Words<'_> {
                     "the limit \"{limit}\" is reached: {jobs} with {cpus} running, and it needs {needs}"
                 )
             }
+            What::Qos(shortage) => self.qos(shortage),
+            What::QosTimeLimit { qos, asked_secs, most_secs } => {
+                let most = period(*most_secs);
+                match asked_secs {
+                    Some(asked) => {
+                        let asked = period(*asked);
+                        format!("its time limit is {asked}, but QOS {qos} allows at most {most}")
+                    }
+                    None => format!("it has no time limit, but QOS {qos} allows at most {most}"),
+                }
+            }
+            What::NoQos { qos } => format!("its QOS {qos} no longer exists"),
             What::License(shortage) => self.license(shortage),
             What::Shortage(shortage) => self.shortage(shortage, true),
             What::Hold { .. } => "held by its user".to_owned(),
             What::Elsewhere { .. } | What::Node { .. } | What::TooLarge { .. } => String::new(),
+        }
+    }
+
+    fn qos(&self, shortage: &QosShortage) -> String {
+        let QosShortage { qos, limit, resource, most, used, needs, holders } = shortage;
+        let amount = |n: u64| match resource {
+            None => counted(n, "running job"),
+            Some(Limited::Cpus) => counted(n, "CPU"),
+            Some(Limited::Memory) => format!("{n} MB of memory"),
+            Some(Limited::Gpus) => counted(n, "GPU"),
+        };
+        let allowed = format!("QOS {qos} allows {} ({limit})", amount(*most));
+        let holders = named_holders(holders, |holder| match resource {
+            None => format!("job {} runs {}", holder.job, self.until(&holder.until)),
+            Some(_) => self.holder(holder),
+        });
+        match resource {
+            None => {
+                let are = if *used == 1 { "is" } else { "are" };
+                format!("{allowed}, and {used} {are} running{holders}")
+            }
+            Some(_) if needs > most => format!("it needs {}, but {allowed}", amount(*needs)),
+            Some(_) => format!(
+                "it needs {}; {allowed}, of which its jobs hold {used}{holders}",
+                amount(*needs)
+            ),
         }
     }
 

@@ -239,7 +239,8 @@ fn precedence_4_built_in_defaults() {
 
 #[test]
 fn each_variable_sets_its_option() {
-    let slotd = Slotd::setup().set("SLOTD_GPU_COUNT", 2).set("SLOTD_FEATURES", "avx").start();
+    let setup = Slotd::setup().set("SLOTD_GPU_COUNT", 2).set("SLOTD_FEATURES", "avx");
+    let slotd = setup.toml("[[qos]]\nname = \"q\"\n").start();
     for (variable, value, option) in [
         ("SBATCH_ACCOUNT", "a", "account"),
         ("SBATCH_ARRAY_INX", "1-2", "array"),

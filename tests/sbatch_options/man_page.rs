@@ -102,7 +102,7 @@ fn resources_in_all_of_slurms_spellings() {
 
 #[test]
 fn options_without_effect_on_one_host_are_stored_and_shown() {
-    let slotd = Slotd::start();
+    let slotd = Slotd::setup().toml("[[qos]]\nname = \"fast\"\n").start();
     let options = [
         "-A",
         "acct",

@@ -41,6 +41,7 @@ impl Handler<QueryNode> for SchedulerActor {
                 outages.map(|(parts, trouble)| Outage { parts, reason: reason(&trouble) }).collect()
             },
             limits: self.core.config().limits.clone(),
+            qos: self.core.config().qos.clone(),
             licenses: self.core.resources().licenses().collect(),
             daemon_start: self.outputs.daemon_start,
             load_centi: slotd_sys::system::probe_load_centi(),

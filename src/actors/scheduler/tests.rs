@@ -29,9 +29,9 @@ impl Handler<CheckInvariants> for SchedulerActor {
 
     fn handle(&mut self, _: CheckInvariants, _: &mut Self::Context) -> Self::Result {
         self.core.check_invariants()?;
-        let oversold = self.core.oversold_licenses();
-        if !oversold.is_empty() {
-            return Err(format!("licenses are oversold: {oversold:?}"));
+        let exceeded = self.core.exceeded();
+        if !exceeded.is_empty() {
+            return Err(format!("more than allowed is in use: {exceeded:?}"));
         }
         Ok(self.core.jobs().filter(|job| job.run.state.is_active()).map(|job| job.id).collect())
     }
@@ -93,6 +93,7 @@ fn config() -> slotd_sched::Config {
         all_partitions: partitions(),
         limits: Vec::new(),
         licenses: Vec::new(),
+        qos: slotd_model::qos::with_default(Vec::new()),
         zone: Default::default(),
         default_mem_mb: 512,
         batch_tasks: Default::default(),

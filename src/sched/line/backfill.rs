@@ -144,7 +144,7 @@ impl Round {
         let is_worth = |shape: &Shape| {
             let want = shape.want();
             let is_first =
-                !self.has_reservation(&want, capacity) && is_below_limits(&want, capacity, host);
+                !self.has_reservation(&want, capacity) && may_reserve(&want, capacity, host);
             is_first || self.passing(None, &want, shape.limit, capacity, host).is_some()
         };
         let next_of = |shape: Arc<Shape>, at| {
@@ -197,8 +197,7 @@ impl Round {
             return self.wait();
         };
         let (want, limit_secs) = (shape.want(), shape.limit);
-        let is_first =
-            !self.has_reservation(&want, capacity) && is_below_limits(&want, capacity, host);
+        let is_first = !self.has_reservation(&want, capacity) && may_reserve(&want, capacity, host);
         if is_first && !capacity.fits(&want, host) {
             if self.reservations.iter().all(|kept| kept.job != key.id) {
                 let kept = self.earliest(key, places, capacity, host, &running());
@@ -237,7 +236,7 @@ impl Round {
         let blocked = own.filter(|place| {
             let want = place.shape.want();
             !self.has_reservation(&want, capacity)
-                && is_below_limits(&want, capacity, host)
+                && may_reserve(&want, capacity, host)
                 && !capacity.fits(&want, host)
         });
         let kept = blocked.map(|place| {
@@ -296,9 +295,11 @@ impl Round {
     }
 }
 
-/// Returns whether the job may hold a reservation: one at a limit of its account or name may not.
-fn is_below_limits(want: &Want, capacity: &Capacity, host: &Host) -> bool {
-    capacity.limit_reached(&want.place, want.tres.cpus, host).is_none()
+/// Returns whether the job may hold a reservation. A job at a limit may not, and neither may one
+/// whose QOS reserves nothing.
+fn may_reserve(want: &Want, capacity: &Capacity, host: &Host) -> bool {
+    capacity.reserves(&want.place)
+        && capacity.limit_reached(&want.place, &want.tres, host).is_none()
 }
 
 fn ends_before(now: Timestamp, reservation: &Reservation, limit_secs: Option<u64>) -> bool {

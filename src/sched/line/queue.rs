@@ -9,9 +9,10 @@
 //! that started last determines when an array had its turn, and the order survives a restart
 //! without being stored.
 
-use crate::resources::capacity::{CpuSharing, Want};
+use crate::resources::capacity::{Capacity, CpuSharing, Want};
 use crate::resources::gpu_pool::GpuWant;
 use slotd_model::gpu::GpuShare;
+use slotd_model::qos::Qos;
 use slotd_model::{JobId, JobRequest, Tres};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -39,14 +40,17 @@ pub struct QueueKey {
     pub choice: u16,
 }
 
-/// Returns the effective priority: the priority minus the nice value, which may be negative.
-pub(crate) fn rank(request: &JobRequest) -> i64 {
-    i64::from(request.priority.unwrap_or(DEFAULT_PRIORITY)).saturating_sub(request.nice)
+/// Returns the effective priority, which may be negative: the requested priority, or else that of
+/// the QOS, minus the nice value.
+pub(crate) fn rank(request: &JobRequest, qos: Option<&Qos>) -> i64 {
+    let of_qos = qos.map_or(0, |qos| i64::from(qos.priority));
+    let own = request.priority.map_or(i64::from(DEFAULT_PRIORITY) + of_qos, i64::from);
+    own.saturating_sub(request.nice)
 }
 
 /// Returns the priority as users see it: never 0, which would mean held.
-pub(crate) fn shown_priority(request: &JobRequest) -> u32 {
-    u32::try_from(rank(request).clamp(1, i64::from(u32::MAX) - 1)).unwrap_or(1)
+pub(crate) fn shown_priority(request: &JobRequest, qos: Option<&Qos>) -> u32 {
+    u32::try_from(rank(request, qos).clamp(1, i64::from(u32::MAX) - 1)).unwrap_or(1)
 }
 
 /// Everything, apart from the order, that decides whether a record may start now. While free
@@ -95,23 +99,32 @@ impl Shape {
     fn names_cpus(&self) -> bool {
         !self.named_cpus.is_empty()
     }
+
+    fn is_limited(&self) -> bool {
+        !self.place.limits.is_empty()
+    }
 }
 
 /// Records that limits treat alike: they wait in the same place and, if the place has limits, need
-/// the same number of CPUs.
+/// the same resources.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Lane {
     pub place: CpuSharing,
-    /// The CPUs of each record if the place has limits, otherwise 0.
-    pub cpus: u32,
+    /// The CPUs, memory and GPUs of each record if the place has limits, otherwise 0.
+    amounts: (u32, u64, u32),
 }
 
 impl Lane {
     fn of(shape: &Shape) -> Self {
-        Lane {
-            place: shape.place.clone(),
-            cpus: if shape.place.limits.is_empty() { 0 } else { shape.cpus },
-        }
+        let Tres { cpus, mem_mb, gpus, .. } = shape.want().tres;
+        let amounts = if shape.is_limited() { (cpus, mem_mb, gpus) } else { (0, 0, 0) };
+        Lane { place: shape.place.clone(), amounts }
+    }
+
+    /// Returns the resources of each record that limits count.
+    pub fn tres(&self) -> Tres {
+        let (cpus, mem_mb, gpus) = self.amounts;
+        Tres { cpus, mem_mb, gpus, ..Tres::ZERO }
     }
 }
 
@@ -135,6 +148,8 @@ pub struct Queue {
     shapes: BTreeMap<Arc<Shape>, BTreeSet<QueueKey>>,
     /// The number of shapes that name CPUs.
     naming: usize,
+    /// The number of shapes that count towards limits.
+    limited: usize,
     arrivals: u64,
 }
 
@@ -173,6 +188,7 @@ impl Queue {
             Some(line) => line.insert(*key),
             None => {
                 self.naming += usize::from(shape.names_cpus());
+                self.limited += usize::from(shape.is_limited());
                 self.shapes.entry(Arc::clone(shape)).or_default().insert(*key)
             }
         };
@@ -197,6 +213,7 @@ impl Queue {
             line.remove(key);
             if line.is_empty() {
                 self.naming -= usize::from(shape.names_cpus());
+                self.limited -= usize::from(shape.is_limited());
                 self.shapes.remove(shape);
             }
         }
@@ -205,6 +222,13 @@ impl Queue {
     /// Returns whether any record waits for CPUs by number.
     pub(crate) fn names_cpus(&self) -> bool {
         self.naming > 0
+    }
+
+    /// Returns whether a start may unblock a job considered earlier in the round. The CPUs that the
+    /// started job got may show that the earlier one delays nobody, and a job at its limit no
+    /// longer holds a reservation.
+    pub(crate) fn start_may_unblock(&self, capacity: &Capacity) -> bool {
+        capacity.lines() > 1 || self.limited > 0
     }
 
     pub fn first(&self) -> Option<QueueKey> {

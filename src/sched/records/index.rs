@@ -4,6 +4,7 @@
 use super::{ArrayGroup, Records};
 use slotd_model::dependency::DependencyTerm;
 use slotd_model::job::ClientProcess;
+use slotd_model::qos;
 use slotd_model::{ArrayRole, End, Job, JobId, JobRequest, JobState, Timestamp};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -81,6 +82,11 @@ impl Records {
                 *load = (load.0 + running, load.1 + pending);
             }
         }
+        let own = qos::of(request);
+        match self.submitted.get_mut(own) {
+            Some(count) => *count += running + pending,
+            None => drop(self.submitted.insert(own.to_owned(), running + pending)),
+        }
         if state.is_active() {
             self.active.insert(id);
         }
@@ -135,6 +141,9 @@ impl Records {
             if let Some(load) = self.loads.get_mut(name) {
                 *load = (load.0.saturating_sub(running), load.1.saturating_sub(pending));
             }
+        }
+        if let Some(count) = self.submitted.get_mut(qos::of(request)) {
+            *count = count.saturating_sub(running + pending);
         }
         self.active.remove(&id);
         if let Some(client) = facts.client {

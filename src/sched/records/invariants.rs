@@ -2,8 +2,9 @@
 
 use super::Records;
 use super::index::Facts;
+use slotd_model::qos;
 use slotd_model::{ArrayRole, Job};
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 impl Records {
     /// Fails with the first violation.
@@ -14,6 +15,7 @@ impl Records {
         }
         self.check_clients()?;
         self.check_loads()?;
+        self.check_submitted()?;
         self.check_arrays()
     }
 
@@ -41,6 +43,23 @@ impl Records {
                 Err(format!("a partition is not counted: {loads:?}"))
             }
             None => Ok(()),
+        }
+    }
+
+    /// Checks that each QOS counts its jobs and array tasks that have not ended.
+    fn check_submitted(&self) -> Result<(), String> {
+        let mut counts: BTreeMap<&str, u64> = BTreeMap::new();
+        for job in self.jobs().filter(|job| !job.run.state.is_terminal()) {
+            let tasks = job.compact_tasks().map_or(1, |tasks| tasks.len() as u64);
+            *counts.entry(qos::of(&job.request)).or_default() += tasks;
+        }
+        let known = self.submitted.iter().filter(|(_, count)| **count > 0);
+        let known: BTreeMap<&str, u64> =
+            known.map(|(name, count)| (name.as_str(), *count)).collect();
+        if known == counts {
+            Ok(())
+        } else {
+            Err(format!("QOS count {known:?} jobs, but have {counts:?}"))
         }
     }
 

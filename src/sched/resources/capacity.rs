@@ -36,7 +36,7 @@ pub struct CpuSharing {
     pub jobs_per_cpu: u32,
     /// The job has everything that its partition may use to itself.
     pub exclusive: bool,
-    /// The limits by account or name, and the licenses, that the job counts towards.
+    /// The limits by account or name, the QOS and the licenses that the job counts towards.
     pub limits: LimitSet,
 }
 
@@ -164,7 +164,7 @@ fn is_among(own: Option<&BTreeSet<u32>>, id: u32) -> bool {
 impl Capacity {
     /// Returns the capacity of the empty host.
     pub fn whole(config: &Config) -> Self {
-        let Config { host, partitions, limits, licenses, .. } = config;
+        let Config { host, partitions, .. } = config;
         let lines =
             partitions.iter().map(|one| partitions.iter().position(|p| p == one || p.is_like(one)));
         let lines = lines.map(Option::unwrap_or_default).collect();
@@ -173,7 +173,7 @@ impl Capacity {
             cpus: host.cpu_ids.iter().map(|cpu| (*cpu, Vec::new())).collect(),
             gpus: GpuPool::of(host),
             by_partition: vec![Holding::default(); partitions.len()],
-            limits: Limits::new(limits, licenses),
+            limits: Limits::new(config),
             ..Capacity::default()
         };
         capacity.count_empty();
@@ -200,6 +200,14 @@ impl Capacity {
         self.limits.licenses()
     }
 
+    /// Returns the QOS and their usage.
+    #[cfg(any(test, feature = "test-support"))]
+    pub(crate) fn qos(
+        &self,
+    ) -> impl Iterator<Item = (&slotd_model::qos::Qos, super::limits::Load)> {
+        self.limits.qos()
+    }
+
     /// Returns the resources in use, which may exceed those of a host that has shrunk. Shared CPUs
     /// count once for each job.
     pub fn used(&self) -> Tres {
@@ -209,13 +217,6 @@ impl Capacity {
     /// Returns the line of a partition. Jobs in the same line wait for the same resources.
     pub fn line(&self, partition: Option<usize>) -> usize {
         partition.and_then(|at| self.layout.lines.get(at)).copied().unwrap_or_default()
-    }
-
-    /// Returns whether a start may unblock a job considered earlier in the round. The CPUs that the
-    /// started job got may show that the earlier one delays nobody, and a job at its limit no
-    /// longer holds a reservation.
-    pub(crate) fn start_may_unblock(&self) -> bool {
-        self.lines() > 1 || !self.limits.is_empty()
     }
 
     /// Returns the number of lines.
@@ -351,13 +352,24 @@ impl Capacity {
         }
     }
 
-    /// Returns the limit or license that keeps a job with this many CPUs from starting, regardless
-    /// of other free resources.
-    pub fn limit_reached(&self, place: &CpuSharing, cpus: u32, host: &Host) -> Option<Reached<'_>> {
+    /// Returns the limit, QOS or license that keeps a job with these resources from starting,
+    /// regardless of other free resources.
+    pub fn limit_reached(
+        &self,
+        place: &CpuSharing,
+        tres: &Tres,
+        host: &Host,
+    ) -> Option<Reached<'_>> {
         if place.limits.is_empty() {
             return None;
         }
-        self.limits.reached(&place.limits, self.taken_cpus(place, cpus, host))
+        let tres = Tres { cpus: self.taken_cpus(place, tres.cpus, host), ..*tres };
+        self.limits.reached(&place.limits, &tres)
+    }
+
+    /// Returns whether the QOS of a job lets it reserve resources that it lacks.
+    pub(crate) fn reserves(&self, place: &CpuSharing) -> bool {
+        self.limits.reserves(&place.limits)
     }
 
     pub fn fits(&self, want: &Want, host: &Host) -> bool {
@@ -392,7 +404,7 @@ impl Capacity {
         want.place.partition.is_some()
             && want.tres.cpus <= self.taken_cpus(&want.place, want.tres.cpus, host)
             && self.lacks_amounts(want, host) == Tres::ZERO
-            && self.limit_reached(&want.place, want.tres.cpus, host).is_none()
+            && self.limit_reached(&want.place, &want.tres, host).is_none()
     }
 
     /// Returns whether no job is on any CPU of the partition.
@@ -480,7 +492,7 @@ impl Capacity {
         picked
     }
 
-    /// Picks the GPUs. An exclusive job gets all free ones, as in Slurm.
+    /// Picks the GPUs. An exclusive job gets all free ones, as in Slurm, that its QOS lets it have.
     fn pick_gpus(
         &self,
         others: &[&Capacity],
@@ -495,7 +507,8 @@ impl Capacity {
         if !want.place.exclusive || gpu.share != GpuShare::Whole {
             return Some(asked);
         }
-        let most = self.allowed(&want.place).gpus as usize;
+        let left = self.limits.gpus_left(&want.place.limits);
+        let most = self.allowed(&want.place).gpus.min(left) as usize;
         let rest = self.gpus.free(&GpuWant { model: None, ..gpu }, &others, host);
         let rest = rest
             .into_iter()
@@ -522,7 +535,7 @@ impl Capacity {
         if let Some(own) = place.partition.and_then(|at| self.by_partition.get_mut(at)) {
             own.take(alloc);
         }
-        self.limits.take(&place.limits, alloc.tres.cpus);
+        self.limits.take(&place.limits, &alloc.tres);
         self.count_empty();
     }
 
@@ -545,7 +558,7 @@ impl Capacity {
         if let Some(own) = place.partition.and_then(|at| self.by_partition.get_mut(at)) {
             own.give(alloc);
         }
-        self.limits.give(&place.limits, alloc.tres.cpus);
+        self.limits.give(&place.limits, &alloc.tres);
         self.count_empty();
     }
 

@@ -24,7 +24,7 @@ impl Resources {
         }
         let (want, host) = (choice.want(), self.host());
         let has_tasks = choice.job.request.task_count() <= self.config.max_tasks;
-        // A limit on the account or name does not matter here, and neither does a license.
+        // Limits and licenses do not matter here.
         let want = Want { place: CpuSharing { limits: LimitSet::default(), ..want.place }, ..want };
         if has_tasks && self.ledger.whole().fits(&want, host) {
             return None;
@@ -33,11 +33,11 @@ impl Resources {
         Some(if is_drained { Reason::ReqNodeNotAvail } else { Reason::BadConstraints })
     }
 
-    /// Checks whether a limit on its account or name never lets the job start, or there are never
-    /// enough licenses.
+    /// Checks whether a limit on its account, name or QOS never lets the job start, its QOS no
+    /// longer exists, or there are never enough licenses.
     fn above_limit(&self, choice: &Choice) -> Option<Reason> {
         let want = choice.want();
-        Some(self.ledger.whole().limit_reached(&want.place, want.tres.cpus, self.host())?.reason())
+        Some(self.ledger.whole().limit_reached(&want.place, &want.tres, self.host())?.reason())
     }
 
     /// Checks whether the partition no longer exists, or does not start jobs now.
@@ -71,6 +71,7 @@ impl Resources {
     pub(crate) fn gates_in(&self, choice: &Choice, now: Timestamp) -> impl Iterator<Item = Reason> {
         once_with(move || self.partition_blocker(choice, now))
             .chain(once_with(|| time_limit_blocker(choice)))
+            .chain(once_with(|| choice.qos?.time_limit_blocker(choice.limit_secs)))
             .chain(once_with(|| self.above_limit(choice)))
             .chain(once_with(|| self.too_large(choice)))
             .chain(once_with(|| self.gpus_in_use(choice).map(|_| Reason::Resources)))

@@ -1,5 +1,5 @@
-//! The owner's limits on jobs of an account or with a given name, and the licenses: which jobs
-//! count towards which of them, and their usage.
+//! The owner's limits on jobs of an account or with a given name, the limits of QOS, and the
+//! licenses: which jobs count towards which of them, and their usage.
 //!
 //! A job at a limit waits, holds no reservation, and keeps no other job from starting. So does a
 //! job that lacks a license, as in Slurm 22.05.
@@ -7,14 +7,17 @@
 use crate::types::Config;
 use slotd_model::license::{self, License, LicenseUse};
 use slotd_model::limit::Limit;
-use slotd_model::{JobRequest, Reason};
+use slotd_model::qos::{Limited, Qos};
+use slotd_model::{JobRequest, Reason, Tres};
 use std::sync::Arc;
 
-/// The limits and licenses that a job counts towards, by their indexes in the configuration.
+/// The limits, QOS and licenses that a job counts towards, by their indexes in the configuration.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub struct LimitSet {
     /// One bit for each limit.
     limits: u64,
+    /// [`GONE`] if the QOS no longer exists. `None`: one that affects no starts.
+    qos: Option<usize>,
     /// Ordered by index. `None`: no license.
     licenses: Option<Arc<[Need]>>,
 }
@@ -33,26 +36,35 @@ const GONE: usize = usize::MAX;
 const _: () = assert!(Limit::MOST <= u64::BITS as usize);
 
 impl LimitSet {
-    /// Returns the limits and licenses that a job counts towards.
+    /// Returns the limits, QOS and licenses that a job counts towards.
     pub fn of(request: &JobRequest, config: &Config) -> Self {
         let licenses =
             request.licenses.as_deref().and_then(|text| needs_of(text, &config.licenses));
-        LimitSet { limits: limits_of(request, &config.limits), licenses }
+        let qos = match config.qos_index(request) {
+            Some(at) => config.qos[at].affects_starts().then_some(at),
+            None => Some(GONE),
+        };
+        LimitSet { limits: limits_of(request, &config.limits), qos, licenses }
     }
 
     pub fn is_empty(&self) -> bool {
-        self.limits == 0 && self.licenses.is_none()
+        self.limits == 0 && self.qos.is_none() && self.licenses.is_none()
     }
 
-    /// Returns the limits alone, for a running job, which has its licenses.
+    /// Returns the limits and the QOS alone, for a running job, which has its licenses.
     #[must_use]
     pub(crate) fn without_licenses(&self) -> Self {
-        LimitSet { limits: self.limits, licenses: None }
+        LimitSet { licenses: None, ..*self }
     }
 
-    /// Returns whether jobs with these sets count towards the same limits.
+    /// Returns whether jobs with these sets count towards the same limits and QOS.
     pub(crate) fn has_same_limits(&self, other: &LimitSet) -> bool {
-        self.limits == other.limits
+        self.limits == other.limits && self.qos == other.qos
+    }
+
+    /// Returns whether a job counts towards the limits of the QOS at this index.
+    pub(crate) fn is_of_qos(&self, at: usize) -> bool {
+        self.qos == Some(at)
     }
 
     /// Returns how many of the license at this index the job needs.
@@ -98,36 +110,122 @@ pub(crate) fn index_of(name: &str, licenses: &[License]) -> Option<usize> {
     licenses.binary_search_by(|known| known.name.as_str().cmp(name)).ok()
 }
 
-/// The usage of the jobs that count towards one limit.
+/// The usage of the jobs that count towards one limit or QOS.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-struct Load {
-    jobs: u32,
-    cpus: u32,
+pub struct Load {
+    pub jobs: u32,
+    pub tres: Tres,
 }
 
-/// A limit or license that lets no more jobs start.
+impl Load {
+    fn plus(self, tres: &Tres) -> Load {
+        Load { jobs: self.jobs.saturating_add(1), tres: self.tres.plus(tres) }
+    }
+
+    fn minus(self, tres: &Tres) -> Load {
+        Load { jobs: self.jobs.saturating_sub(1), tres: self.tres.minus(tres) }
+    }
+}
+
+/// A limit of a QOS.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum QosLimit {
+    Jobs,
+    PerUser(Limited),
+    Group(Limited),
+}
+
+impl QosLimit {
+    /// Returns the first limit that a job with these resources would exceed beside those that run.
+    /// As in Slurm, limits of the group come before those of a user.
+    pub(crate) fn exceeded(qos: &Qos, used: &Load, tres: &Tres) -> Option<QosLimit> {
+        let has_jobs = qos.max_jobs.is_some_and(|most| used.jobs >= most);
+        has_jobs
+            .then_some(QosLimit::Jobs)
+            .or_else(|| qos.grp_tres.exceeded_by(&used.tres, tres).map(QosLimit::Group))
+            .or_else(|| qos.max_tres.exceeded_by(&used.tres, tres).map(QosLimit::PerUser))
+    }
+
+    /// Returns the limited resource; `None` for the number of jobs.
+    pub(crate) fn resource(self) -> Option<Limited> {
+        match self {
+            QosLimit::Jobs => None,
+            QosLimit::PerUser(what) | QosLimit::Group(what) => Some(what),
+        }
+    }
+
+    /// Returns the amount that the limit counts.
+    pub(crate) fn of(self, load: &Load) -> u64 {
+        self.resource().map_or(u64::from(load.jobs), |what| what.of(&load.tres))
+    }
+
+    pub(crate) fn most(self, qos: &Qos) -> Option<u64> {
+        match self {
+            QosLimit::Jobs => qos.max_jobs.map(u64::from),
+            QosLimit::PerUser(what) => qos.max_tres.on(what),
+            QosLimit::Group(what) => qos.grp_tres.on(what),
+        }
+    }
+
+    /// Returns the name of the limit in the output of `sacctmgr`.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            QosLimit::Jobs => "MaxJobsPU",
+            QosLimit::PerUser(_) => "MaxTRESPU",
+            QosLimit::Group(_) => "GrpTRES",
+        }
+    }
+
+    pub(crate) fn reason(self) -> Reason {
+        match self {
+            QosLimit::Jobs => Reason::QosMaxJobsPerUserLimit,
+            QosLimit::PerUser(Limited::Cpus) => Reason::QosMaxCpuPerUserLimit,
+            QosLimit::PerUser(Limited::Memory) => Reason::QosMaxMemoryPerUser,
+            QosLimit::PerUser(Limited::Gpus) => Reason::QosMaxGresPerUser,
+            QosLimit::Group(Limited::Cpus) => Reason::QosGrpCpuLimit,
+            QosLimit::Group(Limited::Memory) => Reason::QosGrpMemLimit,
+            QosLimit::Group(Limited::Gpus) => Reason::QosGrpGres,
+        }
+    }
+}
+
+/// A limit, QOS or license that lets no more jobs start.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Reached<'a> {
     /// A limit and its current usage.
-    Limit { limit: &'a Limit, reason: Reason, jobs: u32, cpus: u32 },
+    Limit { limit: &'a Limit, reason: Reason, used: Load },
+    /// A limit of the QOS at this index, and the current usage.
+    Qos { at: usize, limit: QosLimit, used: Load },
+    /// The QOS no longer exists.
+    NoQos,
     /// The index of a license that is not free; `None` if it no longer exists.
     License(Option<usize>),
 }
 
 impl Reached<'_> {
+    /// Returns whether it is a limit of the job's QOS on the resources of the job.
+    pub(crate) fn is_of_job(&self) -> bool {
+        matches!(self, Reached::Qos { limit: QosLimit::PerUser(_) | QosLimit::Group(_), .. })
+    }
+
     pub(crate) fn reason(&self) -> Reason {
         match self {
             Reached::Limit { reason, .. } => *reason,
+            Reached::Qos { limit, .. } => limit.reason(),
+            Reached::NoQos => Reason::InvalidQos,
             Reached::License(_) => Reason::Licenses,
         }
     }
 }
 
-/// The limits and licenses, and their usage.
+/// The limits, QOS and licenses, and their usage.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(crate) struct Limits {
     limits: Arc<[Limit]>,
     used: Vec<Load>,
+    qos: Arc<[Qos]>,
+    /// The usage of each QOS that affects starts.
+    used_of_qos: Vec<Load>,
     licenses: Arc<[License]>,
     /// The number of each license that jobs hold. More than there are if the owner has lowered the
     /// count.
@@ -135,43 +233,64 @@ pub(crate) struct Limits {
 }
 
 impl Limits {
-    pub(crate) fn new(limits: &[Limit], licenses: &[License]) -> Self {
+    pub(crate) fn new(config: &Config) -> Self {
+        let Config { limits, qos, licenses, .. } = config;
         Limits {
-            limits: limits.into(),
+            limits: limits.as_slice().into(),
             used: vec![Load::default(); limits.len()],
-            licenses: licenses.into(),
+            qos: qos.as_slice().into(),
+            used_of_qos: vec![Load::default(); qos.len()],
+            licenses: licenses.as_slice().into(),
             held: vec![0; licenses.len()],
         }
     }
 
-    pub(crate) fn is_empty(&self) -> bool {
-        self.limits.is_empty() && self.licenses.is_empty()
-    }
-
-    /// Returns the first of these limits and licenses that keeps one more job with `cpus` CPUs from
-    /// starting.
-    pub(crate) fn reached(&self, set: &LimitSet, cpus: u32) -> Option<Reached<'_>> {
-        self.limit_reached(set, cpus).or_else(|| {
+    /// Returns the first of these limits, QOS and licenses that keeps one more job with these
+    /// resources from starting.
+    pub(crate) fn reached(&self, set: &LimitSet, tres: &Tres) -> Option<Reached<'_>> {
+        self.limit_reached(set, tres).or_else(|| self.qos_reached(set, tres)).or_else(|| {
             let lacking = set.needs().iter().find(|need| need.count > self.free(need.at));
             lacking.map(|need| Reached::License(Some(need.at).filter(|at| *at != GONE)))
         })
     }
 
-    fn limit_reached(&self, set: &LimitSet, cpus: u32) -> Option<Reached<'_>> {
+    fn limit_reached(&self, set: &LimitSet, tres: &Tres) -> Option<Reached<'_>> {
         set.limits().filter_map(|at| Some((self.limits.get(at)?, self.used.get(at)?))).find_map(
             |(limit, used)| {
                 let has_jobs = limit.jobs.is_some_and(|most| used.jobs >= most);
-                let has_cpus = limit.cpus.is_some_and(|most| used.cpus.saturating_add(cpus) > most);
+                let cpus = used.tres.cpus.saturating_add(tres.cpus);
+                let has_cpus = limit.cpus.is_some_and(|most| cpus > most);
                 let reason =
                     if has_jobs { Reason::AssocMaxJobsLimit } else { Reason::AssocGrpCpuLimit };
-                (has_jobs || has_cpus).then_some(Reached::Limit {
-                    limit,
-                    reason,
-                    jobs: used.jobs,
-                    cpus: used.cpus,
-                })
+                (has_jobs || has_cpus).then_some(Reached::Limit { limit, reason, used: *used })
             },
         )
+    }
+
+    fn qos_reached(&self, set: &LimitSet, tres: &Tres) -> Option<Reached<'_>> {
+        let at = set.qos?;
+        let Some((qos, used)) = self.qos.get(at).zip(self.used_of_qos.get(at)) else {
+            return Some(Reached::NoQos);
+        };
+        let limit = QosLimit::exceeded(qos, used, tres)?;
+        Some(Reached::Qos { at, limit, used: *used })
+    }
+
+    /// Returns whether the QOS of a job lets it reserve resources that it lacks.
+    pub(crate) fn reserves(&self, set: &LimitSet) -> bool {
+        let qos = set.qos.and_then(|at| self.qos.get(at));
+        qos.is_none_or(|qos| !qos.reserves_nothing)
+    }
+
+    /// Returns the number of GPUs that one more job may get.
+    pub(crate) fn gpus_left(&self, set: &LimitSet) -> u32 {
+        let Some((qos, used)) =
+            set.qos.and_then(|at| self.qos.get(at).zip(self.used_of_qos.get(at)))
+        else {
+            return u32::MAX;
+        };
+        let most = qos.max_tres.gpus.into_iter().chain(qos.grp_tres.gpus).min();
+        most.map_or(u32::MAX, |most| most.saturating_sub(used.tres.gpus))
     }
 
     /// Returns how many of a license are free.
@@ -189,20 +308,18 @@ impl Limits {
         })
     }
 
-    pub(crate) fn take(&mut self, set: &LimitSet, cpus: u32) {
-        self.change(
-            set,
-            |used| Load { jobs: used.jobs + 1, cpus: used.cpus.saturating_add(cpus) },
-            u32::saturating_add,
-        );
+    /// Returns the usage of each QOS.
+    #[cfg(any(test, feature = "test-support"))]
+    pub(crate) fn qos(&self) -> impl Iterator<Item = (&Qos, Load)> {
+        self.qos.iter().zip(self.used_of_qos.iter().copied())
     }
 
-    pub(crate) fn give(&mut self, set: &LimitSet, cpus: u32) {
-        self.change(
-            set,
-            |used| Load { jobs: used.jobs.saturating_sub(1), cpus: used.cpus.saturating_sub(cpus) },
-            u32::saturating_sub,
-        );
+    pub(crate) fn take(&mut self, set: &LimitSet, tres: &Tres) {
+        self.change(set, |used| used.plus(tres), u32::saturating_add);
+    }
+
+    pub(crate) fn give(&mut self, set: &LimitSet, tres: &Tres) {
+        self.change(set, |used| used.minus(tres), u32::saturating_sub);
     }
 
     fn change(
@@ -215,6 +332,9 @@ impl Limits {
             if let Some(used) = self.used.get_mut(at) {
                 *used = load(*used);
             }
+        }
+        if let Some(used) = set.qos.and_then(|at| self.used_of_qos.get_mut(at)) {
+            *used = load(*used);
         }
         for need in set.needs() {
             if let Some(held) = self.held.get_mut(need.at) {

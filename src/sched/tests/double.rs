@@ -6,6 +6,7 @@ use crate::testing::{Ask, Stored, T0, config, host};
 use crate::types::{Config, Cx, Effect, EndCause, StopCause, Submission};
 use slotd_model::job::{Client, ClientProcess};
 use slotd_model::license::License;
+use slotd_model::qos::{self, Qos};
 use slotd_model::request::JobKind;
 use slotd_model::{
     ArrayRole, ExitCode, ExitRecord, JobId, JobRef, JobState, Reason, Refusal, Timestamp,
@@ -19,8 +20,8 @@ pub(crate) struct Double {
     pub now: Timestamp,
     pub store: Stored,
     pub effects: Vec<Effect>,
-    /// The licenses that were oversold when the owner lowered their counts.
-    oversold: BTreeMap<String, u32>,
+    /// The licenses and limits that jobs exceeded when the owner lowered them.
+    exceeded: BTreeMap<String, u64>,
 }
 
 impl Double {
@@ -30,7 +31,7 @@ impl Double {
             now: Timestamp::from_secs(T0),
             store: Stored::default(),
             effects: Vec::new(),
-            oversold: BTreeMap::new(),
+            exceeded: BTreeMap::new(),
         }
     }
 
@@ -71,12 +72,12 @@ impl Double {
         }
         self.effects.extend(cx.out.effects);
         self.core.check_invariants().expect("the invariants hold");
-        let oversold = self.core.oversold_licenses();
-        for (name, over) in &oversold {
-            let before = self.oversold.get(name).copied().unwrap_or(0);
-            assert!(*over <= before, "{over} of license {name} were oversold, {before} before");
+        let exceeded = self.core.exceeded();
+        for (name, over) in &exceeded {
+            let before = self.exceeded.get(name).copied().unwrap_or(0);
+            assert!(*over <= before, "{over} of {name} too many, {before} before");
         }
-        self.oversold = oversold;
+        self.exceeded = exceeded;
         assert_eq!(
             self.core.notifications.memos().as_ref(),
             Ok(&self.store.memos),
@@ -85,14 +86,24 @@ impl Double {
         result
     }
 
-    /// Sets the number of each license. Running jobs may then hold more than there are.
+    /// Sets the number of each license.
     pub(crate) fn set_licenses(&mut self, licenses: &[(&str, u32)]) {
         let license =
             |(name, count): &(&str, u32)| License { name: (*name).to_owned(), count: *count };
         let licenses = licenses.iter().map(license).collect();
-        let config = Config { licenses, ..self.core.config().clone() };
+        self.set_config(Config { licenses, ..self.core.config().clone() });
+    }
+
+    /// Sets the QOS, beside the default one.
+    pub(crate) fn set_qos(&mut self, all: &[Qos]) {
+        let qos = qos::with_default(all.to_vec());
+        self.set_config(Config { qos, ..self.core.config().clone() });
+    }
+
+    /// Applies settings of the owner. Running jobs may then hold more than they allow.
+    fn set_config(&mut self, config: Config) {
         self.core.set_config(config, self.now);
-        self.oversold = self.core.oversold_licenses();
+        self.exceeded = self.core.exceeded();
         self.act(|_, _| ());
     }
 

@@ -139,6 +139,7 @@ impl Out {
 pub struct Setup {
     vars: Vec<(String, String)>,
     deep: bool,
+    toml: Option<String>,
 }
 
 impl Default for Setup {
@@ -152,7 +153,8 @@ impl Default for Setup {
             // The host's sendmail would send real mail.
             ("SLOTD_SENDMAIL", "off"),
         ];
-        Setup { vars: vars.map(|(k, v)| (k.to_owned(), v.to_owned())).to_vec(), deep: false }
+        let vars = vars.map(|(k, v)| (k.to_owned(), v.to_owned())).to_vec();
+        Setup { vars, deep: false, toml: None }
     }
 }
 
@@ -175,6 +177,12 @@ impl Setup {
         self
     }
 
+    /// Sets the contents of `slotd.toml`, which is in the base directory.
+    pub fn toml(mut self, text: &str) -> Setup {
+        self.toml = Some(text.to_owned());
+        self
+    }
+
     /// Creates the directories without starting a daemon.
     #[track_caller]
     pub fn prepare(self) -> Slotd {
@@ -191,6 +199,11 @@ impl Setup {
         std::os::unix::fs::symlink(helper(), base.join("bin/helper")).unwrap();
         let mut slotd = Slotd { base, root, vars: self.vars, daemon: None, _dir: dir };
         slotd.reset_var("SLOTD_TEST_WALL_CLOCK", slotd.base.join("clock").display());
+        if let Some(text) = self.toml {
+            let file = slotd.base.join("slotd.toml");
+            fs::write(&file, text).unwrap();
+            slotd.reset_var("SLOTD_CONFIG", file.display());
+        }
         slotd
     }
 
@@ -218,6 +231,13 @@ impl Slotd {
     #[track_caller]
     pub fn start() -> Slotd {
         Setup::default().start()
+    }
+
+    /// Changes `slotd.toml`, and applies it.
+    #[track_caller]
+    pub fn reconfigure(&self, text: &str) {
+        fs::write(self.base.join("slotd.toml"), text).unwrap();
+        self.line("scontrol reconfigure").ok();
     }
 
     pub fn setup() -> Setup {
