@@ -110,7 +110,9 @@ pub fn run(argv: &[OsString]) -> Done {
     }
     let listing = listing(&args)?;
     let node = ask_node()?;
-    let mut rows = listing.entity.rows(&node.host, &node.limits);
+    let (uid, _) = slotd_sys::user::current();
+    let user = slotd_sys::user::user_name(uid);
+    let mut rows = listing.entity.rows(&node, &user);
     let elsewhere = match listing.entity {
         Entity::Cluster => clusters::remote::destinations()?,
         _ => Vec::new(),

@@ -2,10 +2,13 @@
 //! most lists are empty. Programs still look for their columns.
 
 use crate::field::{Cut, Field, Place, Table};
+use crate::size::mib;
 use crate::value::Value;
-use crate::{Ctx, layout, tres};
+use crate::{Ctx, layout, time, tres};
 use slotd_model::limit::Limit;
 use slotd_model::partition::Host;
+use slotd_model::qos::{self, Qos, TresLimit};
+use slotd_model::view::NodeView;
 
 /// The field table of all lists. A name means the same in each list.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -20,8 +23,10 @@ pub enum Row<'a> {
     Cluster(&'a Host),
     /// Another cluster that `-M` reaches: its name and its host.
     Elsewhere(&'a str, &'a str),
-    /// The quality of service of every job.
-    Qos,
+    /// A QOS, and Slurm's number for it.
+    Qos(u32, &'a Qos),
+    /// The user, and the QOS of the user's jobs.
+    Own(&'a str, &'a [Qos]),
     /// A trackable resource: its type, its name and Slurm's number for it.
     Tres(&'static str, &'static str, u32),
     /// A limit of `slotd.toml`, on an account or on a pattern of job names.
@@ -116,11 +121,16 @@ impl Entity {
     }
 
     /// Returns the rows of this list.
-    pub fn rows<'a>(self, host: &'a Host, limits: &'a [Limit]) -> Vec<Row<'a>> {
+    pub fn rows<'a>(self, node: &'a NodeView, user: &'a str) -> Vec<Row<'a>> {
+        let NodeView { host, limits, qos, .. } = node;
         match self {
-            Entity::Association => limits.iter().map(Row::Limit).collect(),
+            Entity::Association => {
+                // Without QOS of the owner, there is nothing to associate the user with.
+                let own = (qos.len() > 1).then_some(Row::Own(user, qos));
+                own.into_iter().chain(limits.iter().map(Row::Limit)).collect()
+            }
             Entity::Cluster => vec![Row::Cluster(host)],
-            Entity::Qos => vec![Row::Qos],
+            Entity::Qos => (1..).zip(qos).map(|(id, qos)| Row::Qos(id, qos)).collect(),
             Entity::Tres => {
                 tres_known(host).map(|(kind, name, id)| Row::Tres(kind, name, id)).collect()
             }
@@ -154,7 +164,10 @@ impl Row<'_> {
         match self {
             Row::Cluster(_) => wanted.eq_ignore_ascii_case(slotd_model::CLUSTER),
             Row::Elsewhere(name, _) => wanted.eq_ignore_ascii_case(name),
-            Row::Qos => wanted.eq_ignore_ascii_case(QOS) || wanted == "1",
+            Row::Qos(id, qos) => wanted.eq_ignore_ascii_case(&qos.name) || wanted == id.to_string(),
+            Row::Own(user, _) => {
+                wanted == *user || wanted.eq_ignore_ascii_case(slotd_model::CLUSTER)
+            }
             Row::Tres(kind, name, id) => {
                 [*kind, *name].contains(&wanted) || wanted == id.to_string()
             }
@@ -162,9 +175,6 @@ impl Row<'_> {
         }
     }
 }
-
-/// The name of the only quality of service.
-const QOS: &str = "normal";
 
 impl Table for Accounts {
     type Row<'a> = Row<'a>;
@@ -192,21 +202,47 @@ const fn empty(width: i32, names: &'static [&'static str], header: &'static str)
     field(width, names, header, |_, _| Value::NONE)
 }
 
-fn of_qos(row: &Row<'_>, value: impl Into<Value>) -> Value {
-    if matches!(row, Row::Qos) { value.into() } else { Value::NONE }
+fn of_qos<V: Into<Value>>(row: &Row<'_>, get: impl FnOnce(&Qos) -> V) -> Value {
+    match row {
+        Row::Qos(_, qos) => get(qos).into(),
+        Row::Cluster(_) | Row::Elsewhere(..) | Row::Own(..) | Row::Tres(..) | Row::Limit(_) => {
+            Value::NONE
+        }
+    }
+}
+
+/// Creates a column for a number of a QOS.
+fn number_of_qos(row: &Row<'_>, get: impl FnOnce(&Qos) -> Option<u32>) -> Value {
+    of_qos(row, |qos| get(qos).map_or(Value::NONE, |number| Value::Number(number.into())))
+}
+
+/// Formats a limit of a QOS on resources.
+fn tres_of_qos(row: &Row<'_>, ctx: &Ctx, get: impl FnOnce(&Qos) -> TresLimit) -> Value {
+    of_qos(row, |qos| get(qos).text(|mb| mib(mb, ctx.units)))
+}
+
+/// Returns the names of all QOS, in alphabetical order.
+fn names(all: &[Qos]) -> String {
+    let mut names: Vec<&str> = all.iter().map(|qos| qos.name.as_str()).collect();
+    names.sort_unstable();
+    names.join(",")
 }
 
 fn of_cluster<V: Into<Value>>(row: &Row<'_>, get: impl FnOnce(&Host) -> V) -> Value {
     match row {
         Row::Cluster(host) => get(host).into(),
-        Row::Elsewhere(..) | Row::Qos | Row::Tres(..) | Row::Limit(_) => Value::NONE,
+        Row::Elsewhere(..) | Row::Qos(..) | Row::Own(..) | Row::Tres(..) | Row::Limit(_) => {
+            Value::NONE
+        }
     }
 }
 
 fn of_limit<V: Into<Value>>(row: &Row<'_>, get: impl FnOnce(&Limit) -> Option<V>) -> Value {
     match row {
         Row::Limit(limit) => get(limit).map_or(Value::NONE, Into::into),
-        Row::Cluster(_) | Row::Elsewhere(..) | Row::Qos | Row::Tres(..) => Value::NONE,
+        Row::Cluster(_) | Row::Elsewhere(..) | Row::Qos(..) | Row::Own(..) | Row::Tres(..) => {
+            Value::NONE
+        }
     }
 }
 
@@ -217,7 +253,10 @@ fn jobs(row: &Row<'_>, _: &Ctx) -> Value {
 }
 
 static FIELDS: &[F] = &[
-    empty(10, &["User"], "User"),
+    field(10, &["User"], "User", |r, _| match r {
+        Row::Own(user, _) => (*user).to_owned().into(),
+        _ => Value::NONE,
+    }),
     empty(10, &["DefaultAccount", "DefAccount"], "Def Acct"),
     empty(9, &["AdminLevel"], "Admin"),
     empty(10, &["DefaultWCKey"], "Def WCKey"),
@@ -227,44 +266,60 @@ static FIELDS: &[F] = &[
     field(10, &["JobName"], "JobName", |r, _| {
         of_limit(r, |limit| limit.name.as_ref().map(ToString::to_string))
     }),
-    field(20, &["Description"], "Descr", |r, _| of_qos(r, "Normal QOS default")),
+    field(20, &["Description"], "Descr", |r, _| {
+        of_qos(r, |qos| match qos.name.as_str() {
+            qos::DEFAULT => "Normal QOS default".to_owned(),
+            name => name.to_owned(),
+        })
+    }),
     empty(20, &["Organization"], "Org"),
     field(10, &["Cluster"], "Cluster", |r, c| match r {
-        Row::Cluster(_) | Row::Limit(_) => c.cluster.clone().into(),
+        Row::Cluster(_) | Row::Own(..) | Row::Limit(_) => c.cluster.clone().into(),
         Row::Elsewhere(name, _) => (*name).to_owned().into(),
-        Row::Qos | Row::Tres(..) => Value::NONE,
+        Row::Qos(..) | Row::Tres(..) => Value::NONE,
     }),
     empty(10, &["Partition"], "Partition"),
     field(9, &["Share"], "Share", |r, _| of_cluster(r, |_| Value::Number(1))),
     empty(10, &["FairShare"], "FairShare"),
-    field(10, &["Priority"], "Priority", |r, _| of_qos(r, Value::Number(0))),
+    field(10, &["Priority"], "Priority", |r, _| number_of_qos(r, |qos| Some(qos.priority))),
     field(7, &["GrpJobs"], "GrpJobs", jobs),
-    field(13, &["GrpTRES"], "GrpTRES", |r, _| {
-        of_limit(r, |limit| limit.cpus.map(|cpus| format!("cpu={cpus}")))
+    field(13, &["GrpTRES"], "GrpTRES", |r, c| match r {
+        Row::Qos(..) => tres_of_qos(r, c, |qos| qos.grp_tres),
+        _ => of_limit(r, |limit| limit.cpus.map(|cpus| format!("cpu={cpus}"))),
     }),
     empty(9, &["GrpSubmitJobs"], "GrpSubmit"),
     empty(11, &["GrpWall"], "GrpWall"),
     empty(13, &["GrpTRESMins"], "GrpTRESMins"),
-    empty(13, &["GrpTRESRunMins"], "GrpTRESRunMin"),
+    empty(13, &["GrpTRESRunMins"], "GrpTRESRunMins"),
     field(7, &["MaxJobs"], "MaxJobs", jobs),
     empty(13, &["MaxTRES", "MaxTRESPerJob"], "MaxTRES"),
     empty(14, &["MaxTRESPerNode"], "MaxTRESPerNode"),
     empty(9, &["MaxSubmitJobs"], "MaxSubmit"),
-    empty(11, &["MaxWall"], "MaxWall"),
+    field(11, &["MaxWall"], "MaxWall", |r, _| {
+        of_qos(r, |qos| qos.max_wall_secs.map(time::long).unwrap_or_default())
+    }),
     empty(13, &["MaxTRESMins"], "MaxTRESMins"),
-    empty(13, &["MaxTRESPerUser", "MaxTRESPU"], "MaxTRESPU"),
-    empty(9, &["MaxJobsPerUser", "MaxJobsPU"], "MaxJobsPU"),
-    empty(11, &["MaxSubmitJobsPerUser", "MaxSubmitPU"], "MaxSubmitPU"),
+    field(13, &["MaxTRESPerUser", "MaxTRESPU"], "MaxTRESPU", |r, c| {
+        tres_of_qos(r, c, |qos| qos.max_tres)
+    }),
+    field(9, &["MaxJobsPerUser", "MaxJobsPU"], "MaxJobsPU", |r, _| {
+        number_of_qos(r, |qos| qos.max_jobs)
+    }),
+    field(11, &["MaxSubmitJobsPerUser", "MaxSubmitPU"], "MaxSubmitPU", |r, _| {
+        number_of_qos(r, |qos| qos.max_submit)
+    }),
     empty(13, &["MaxTRESPerAccount", "MaxTRESPA"], "MaxTRESPA"),
     empty(9, &["MaxJobsPerAccount", "MaxJobsPA"], "MaxJobsPA"),
     empty(11, &["MaxSubmitJobsPerAccount", "MaxSubmitPA"], "MaxSubmitPA"),
     empty(13, &["MinTRES"], "MinTRES"),
-    field(20, &["QOS"], "QOS", |r, _| of_cluster(r, |_| QOS)),
+    field(20, &["QOS"], "QOS", |r, _| match r {
+        Row::Own(_, all) => names(all).into(),
+        _ => of_cluster(r, |_| qos::DEFAULT),
+    }),
     empty(9, &["DefaultQOS"], "Def QOS"),
     field(6, &["ID"], "ID", |r, _| match r {
-        Row::Qos => Value::Number(1),
-        Row::Tres(_, _, id) => Value::Number((*id).into()),
-        Row::Cluster(_) | Row::Elsewhere(..) | Row::Limit(_) => Value::NONE,
+        Row::Qos(id, _) | Row::Tres(_, _, id) => Value::Number((*id).into()),
+        Row::Cluster(_) | Row::Elsewhere(..) | Row::Own(..) | Row::Limit(_) => Value::NONE,
     })
     .cut(Cut::Header),
     empty(10, &["ParentName"], "Par Name"),
@@ -288,21 +343,23 @@ static FIELDS: &[F] = &[
     field(20, &["TRES"], "TRES", |r, c| {
         of_cluster(r, |host| tres::node(&host.tres(), true, c.units))
     }),
-    empty(20, &["Flags"], "Flags"),
+    field(20, &["Flags"], "Flags", |r, _| of_qos(r, Qos::flags)),
     field(10, &["Name"], "Name", |r, _| match r {
-        Row::Qos => QOS.into(),
+        Row::Qos(_, qos) => qos.name.clone().into(),
         Row::Tres(_, name, _) => (*name).into(),
-        Row::Cluster(_) | Row::Elsewhere(..) | Row::Limit(_) => Value::NONE,
+        Row::Cluster(_) | Row::Elsewhere(..) | Row::Own(..) | Row::Limit(_) => Value::NONE,
     }),
-    field(10, &["GraceTime"], "GraceTime", |r, _| of_qos(r, "00:00:00")),
+    field(10, &["GraceTime"], "GraceTime", |r, _| of_qos(r, |_| "00:00:00")),
     empty(10, &["Preempt"], "Preempt"),
     empty(19, &["PreemptExemptTime"], "PreemptExemptTime"),
-    field(11, &["PreemptMode"], "PreemptMode", |r, _| of_qos(r, "cluster")),
+    field(11, &["PreemptMode"], "PreemptMode", |r, _| of_qos(r, |_| "cluster")),
     empty(10, &["UsageThreshold", "UsageThres"], "UsageThres"),
-    field(11, &["UsageFactor"], "UsageFactor", |r, _| of_qos(r, "1.000000")),
+    field(11, &["UsageFactor"], "UsageFactor", |r, _| of_qos(r, |_| "1.000000")),
     field(8, &["Type"], "Type", |r, _| match r {
         Row::Tres(kind, ..) => (*kind).into(),
-        Row::Cluster(_) | Row::Elsewhere(..) | Row::Qos | Row::Limit(_) => Value::NONE,
+        Row::Cluster(_) | Row::Elsewhere(..) | Row::Qos(..) | Row::Own(..) | Row::Limit(_) => {
+            Value::NONE
+        }
     }),
     empty(10, &["Server"], "Server"),
     empty(10, &["ServerType"], "ServerType"),
@@ -339,7 +396,7 @@ mod tests {
 
     fn list(entity: Entity, layout: &Layout, gpus: u32) -> String {
         let node = node(gpus);
-        layout.print(&entity.rows(&node.host, &[]), true, &ctx())
+        layout.print(&entity.rows(&node, "lab"), true, &ctx())
     }
 
     #[test]
@@ -382,7 +439,7 @@ mod tests {
         let of = |entity: Entity, columns: &str, gpus| {
             let Ok(layout) = Layout::ruled(columns) else { panic!("{columns}") };
             let node = node(gpus);
-            layout.parsable("|", false).print(&entity.rows(&node.host, &[]), false, &ctx())
+            layout.parsable("|", false).print(&entity.rows(&node, "lab"), false, &ctx())
         };
         assert_eq!(of(Entity::Cluster, "cluster,controlhost,qos", 0), "slotd|127.0.0.1|normal\n");
         assert_eq!(of(Entity::Qos, "name,priority,usagefactor", 0), "normal|0|1.000000\n");
@@ -394,6 +451,41 @@ mod tests {
             of(Entity::Tres, "type,name,id", 2)
                 .ends_with("billing||5\ngres|gpu|1001\ngres|gpumem|1002\ngres|shard|1003\n")
         );
-        assert!(Row::Qos.is("Normal") && !Row::Qos.is("other"));
+    }
+
+    #[test]
+    fn each_qos_is_listed_with_its_limits() {
+        let two = Qos {
+            name: "two".to_owned(),
+            priority: 10,
+            max_jobs: Some(1),
+            max_submit: Some(3),
+            max_tres: TresLimit { cpus: Some(2), mem_mb: Some(1000), gpus: None },
+            max_wall_secs: Some(300),
+            grp_tres: TresLimit { cpus: Some(4), mem_mb: Some(2048), gpus: Some(1) },
+            denies_on_limit: true,
+            ..Qos::default()
+        };
+        let node = NodeView { qos: qos::with_default(vec![two]), ..node(0) };
+        let shown = |entity: Entity, columns: Option<&str>| {
+            let layout = columns.map_or_else(|| Ok(entity.layout(false)), Layout::ruled);
+            let Ok(layout) = layout else { panic!("{columns:?}") };
+            layout.parsable("|", false).print(&entity.rows(&node, "lab"), true, &ctx())
+        };
+        assert_eq!(
+            shown(Entity::Qos, None),
+            "Name|Priority|GraceTime|Preempt|PreemptExemptTime|PreemptMode|Flags|UsageThres|UsageFactor|GrpTRES|\
+             GrpTRESMins|GrpTRESRunMins|GrpJobs|GrpSubmit|GrpWall|MaxTRES|MaxTRESPerNode|MaxTRESMins|MaxWall|\
+             MaxTRESPU|MaxJobsPU|MaxSubmitPU|MaxTRESPA|MaxJobsPA|MaxSubmitPA|MinTRES\n\
+             normal|0|00:00:00|||cluster|||1.000000|||||||||||||||||\n\
+             two|10|00:00:00|||cluster|DenyOnLimit||1.000000|cpu=4,mem=2G,gres/gpu=1|||||||||00:05:00|\
+             cpu=2,mem=1000M|1|3||||\n"
+        );
+        assert_eq!(
+            shown(Entity::Association, Some("user,account,qos,defaultqos")),
+            "User|Account|QOS|Def QOS\nlab||normal,two|\n"
+        );
+        let rows = Entity::Qos.rows(&node, "lab");
+        assert!(rows[0].is("Normal") && rows[1].is("2") && !rows[1].is("other"));
     }
 }

@@ -1,9 +1,9 @@
 //! sprio: the factors in the priority of pending jobs.
 //!
-//! The priority of a job is its requested priority (1 by default) minus its nice value, and at
-//! least 1; a held job has 0. The requested priority is shown as Slurm's site factor. slotd does
-//! not use Slurm's other factors, so their columns are 0. Jobs with equal priority are ordered by
-//! submission, and arrays take turns.
+//! The priority of a job is its requested priority (1 plus the priority of its QOS by default) minus
+//! its nice value, and at least 1; a held job has 0. The requested priority is shown as Slurm's site
+//! factor. slotd does not use Slurm's other factors, so their columns are 0. Jobs with equal
+//! priority are ordered by submission, and arrays take turns.
 
 use crate::field::{Cut, Field, Table};
 use crate::value::Value;
@@ -99,8 +99,14 @@ static FIELDS: &[F] = &[
     }),
     number("p", &["PartitionShare"], "PARTITION", unweighed_share),
     number("P", &["PartitionFactor"], "PARTITION", unweighed),
-    number("q", &["QOSShare"], "QOS", unweighed_share),
-    number("Q", &["QOS"], "QOS", unweighed),
+    number("q", &["QOSShare"], "QOS", |r, _| match r {
+        Row::Job(job) => Value::Share(f64::from(job.qos_priority) / f64::from(u32::MAX), 7),
+        Row::Weights => Value::Number(1),
+    }),
+    number("Q", &["QOS"], "QOS", |r, _| match r {
+        Row::Job(job) => Value::Number(job.qos_priority.into()),
+        Row::Weights => Value::Number(1),
+    }),
     field("r", &["Partition"], "PARTITION", |r, _| of_job(r, |job| job.partition.clone())),
     number("S", &["Site"], "SITE", |r, _| match r {
         Row::Job(job) => site(job),
@@ -116,8 +122,8 @@ static FIELDS: &[F] = &[
 ];
 
 /// Slurm's columns for the factors with a weight, and the nice value, which also counts.
-const DEFAULT: &str = "%.15i %9r %.10Y %.10S %.11N";
-const NORMALIZED: &str = "%.15i %9r %.10y %.10S %.11N";
+const DEFAULT: &str = "%.15i %9r %.10Y %.10S %.10Q %.11N";
+const NORMALIZED: &str = "%.15i %9r %.10y %.10S %.10q %.11N";
 const LONG: &str =
     "%.15i %9r %.8u %.8o %.10Y %.10S %.10A %.10B %.10F %.10J %.10P %.10n %.10Q %.11N %.20T";
 const LONG_NORMALIZED: &str =
@@ -187,11 +193,11 @@ mod tests {
         );
         assert_eq!(
             text,
-            "          JOBID PARTITION   PRIORITY       SITE        NICE\n              \
-             6 cpu              500        500           0\n              \
-             7 cpu              400        500         100\n              \
-             5 cpu                1          1           0\n              \
-             8 cpu                0          1           0\n"
+            "          JOBID PARTITION   PRIORITY       SITE        QOS        NICE\n              \
+             6 cpu              500        500          0           0\n              \
+             7 cpu              400        500          0         100\n              \
+             5 cpu                1          1          0           0\n              \
+             8 cpu                0          1          0           0\n"
         );
     }
 
@@ -257,11 +263,11 @@ mod tests {
     }
 
     #[test]
-    fn only_the_site_factor_has_a_weight() {
+    fn only_the_site_factor_and_the_qos_have_a_weight() {
         assert_eq!(
-            weights(&Layout::codes("%.15i %9r %.10Y %.10S %.10A").expect("a format"), true, &ctx()),
-            "          JOBID PARTITION   PRIORITY       SITE        AGE\n        \
-             Weights                               1          0\n"
+            weights(&Layout::codes("%.15i %9r %.10S %.10Q %.10A").expect("a format"), true, &ctx()),
+            "          JOBID PARTITION       SITE        QOS        AGE\n        \
+             Weights                    1          1          0\n"
         );
     }
 }
