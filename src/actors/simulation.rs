@@ -26,6 +26,7 @@ use actix::prelude::*;
 use slotd_model::dependency::DependencyKind;
 use slotd_model::job::{Client, ClientProcess};
 use slotd_model::license::{self, License};
+use slotd_model::qos::{self, Qos, TresLimit};
 use slotd_model::query::JobQuery;
 use slotd_model::request::{JobKind, KeptText, Sharing};
 use slotd_model::update::Update;
@@ -61,6 +62,19 @@ const MEMORY_MB: u64 = 1000;
 const GPUS: u32 = 2;
 
 const LICENSES: [(&str, u32); 2] = [("disk", 1), ("seat", 2)];
+
+/// Names of QOS: with a limit of one running job, of CPUs and submissions, and the default one.
+const QOS: [&str; 3] = ["one", "few", "normal"];
+const FEW_CPUS: u32 = 3;
+
+/// Returns the QOS. A job that could never start is refused, so that the queue drains.
+fn all_qos() -> Vec<Qos> {
+    let named = |name: &str| Qos { name: name.to_owned(), ..Qos::default() };
+    let max_tres = TresLimit { cpus: Some(FEW_CPUS), ..TresLimit::default() };
+    let few = Qos { max_submit: Some(6), max_tres, denies_on_limit: true, ..named("few") };
+    let one = Qos { max_jobs: Some(1), priority: 2, reserves_nothing: true, ..named("one") };
+    qos::with_default(vec![one, few])
+}
 
 /// The maximum number of unfinished jobs, kept small so that much happens to each job.
 const MOST_JOBS: usize = 25;
@@ -278,6 +292,11 @@ impl World {
     fn some_licenses(&mut self) -> &'static str {
         const REQUESTS: [&str; 5] = ["disk", "seat", "seat:2", "seat,disk", "disk:0"];
         REQUESTS[self.rng.usize(..REQUESTS.len())]
+    }
+
+    /// Draws a QOS.
+    fn some_qos(&mut self) -> &'static str {
+        QOS[self.rng.usize(..QOS.len())]
     }
 
     fn log(&self, what: impl FnOnce() -> String) {
@@ -507,6 +526,14 @@ impl World {
         }
         assert!(memory <= MEMORY_MB, "job {id} starts: {memory} MB are in use");
         self.check_licenses(alive().map(|job| job.id).chain([id]), id);
+        let of_qos = |name: &str| {
+            let all = alive().map(|job| &**job).chain([job]);
+            let own = all.filter(|job| qos::of(&job.request) == name);
+            own.map(|job| job.tres.cpus).collect::<Vec<u32>>()
+        };
+        let (one, few) = (of_qos("one"), of_qos("few"));
+        assert!(one.len() <= 1, "job {id} starts: {} jobs of one run", one.len());
+        assert!(few.iter().sum::<u32>() <= FEW_CPUS, "job {id} starts: few has {few:?} CPUs");
         let exclusive = |job: &Job| job.request.sharing == Sharing::Exclusive;
         let lonely = exclusive(job) || alive().any(|job| exclusive(job));
         assert!(!lonely || alive().count() == 0, "job {id} starts beside an exclusive one");
@@ -657,7 +684,7 @@ impl Play {
         let license =
             |(name, count): &(&str, u32)| License { name: (*name).to_owned(), count: *count };
         let licenses = LICENSES.iter().map(license).collect();
-        let config = Config { licenses, ..config(host(CPUS, MEMORY_MB, GPUS)) };
+        let config = Config { licenses, qos: all_qos(), ..config(host(CPUS, MEMORY_MB, GPUS)) };
         Play { world: Rc::new(RefCell::new(world)), config }
     }
 
@@ -778,6 +805,7 @@ impl Play {
     fn submit(&self) {
         let (request, after) = self.random_request();
         let comment = request.0.comment.clone().unwrap_or_default();
+        let may_be_denied = qos::of(&request.0) == "few";
         let ended = self.world.borrow().disk.stored.ended();
         let client = Some(Client {
             process: ClientProcess { pid: 1, start_ticks: 1, boot: BootId(0) },
@@ -791,6 +819,10 @@ impl Play {
                     Ok(id) => id,
                     Err(Refusal::NotStored(_)) => {
                         world.stats.refused += 1;
+                        world.refused.insert(comment);
+                        return;
+                    }
+                    Err(Refusal::QosLimit(_)) if may_be_denied => {
                         world.refused.insert(comment);
                         return;
                     }
@@ -818,6 +850,9 @@ impl Play {
         }
         if world.chance(30) {
             request = request.licenses(world.some_licenses());
+        }
+        if world.chance(40) {
+            request = request.qos(world.some_qos());
         }
         let mut after = None;
         let known: Vec<JobId> = world.promises.keys().copied().collect();
@@ -920,8 +955,13 @@ impl Play {
             70..75 => self.control(id, ControlAction::Hold),
             75..82 => self.control(id, ControlAction::Release),
             82..87 => self.control(id, ControlAction::Requeue),
-            87..91 => self.control(id, ControlAction::Suspend),
-            91..95 => self.control(id, ControlAction::Resume),
+            87..90 => self.control(id, ControlAction::Suspend),
+            90..94 => self.control(id, ControlAction::Resume),
+            94 => {
+                let qos = self.world.borrow_mut().some_qos().to_owned();
+                let update = Update::Text(KeptText::Qos, qos);
+                self.control(id, ControlAction::Update(vec![update]));
+            }
             95 => self.control(id, ControlAction::Update(vec![Update::TimeLimit(Some(500))])),
             96..98 => {
                 let licenses = self.world.borrow_mut().some_licenses().to_owned();
