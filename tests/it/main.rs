@@ -57,6 +57,7 @@ mod other_commands;
 mod output_files;
 mod over_time;
 mod published;
+mod qos;
 #[path = "../query_sacct.rs"]
 mod query_sacct;
 #[path = "../query_squeue.rs"]
