@@ -81,7 +81,7 @@ pub const OPTIONS: &[KeptOption] = &[
         long: "qos",
         short: Some('q'),
         value_name: "NAME",
-        help: "Set the quality of service; it is stored and shown",
+        help: "Set the quality of service (QOS): one of slotd.toml, or normal",
         heading: WHERE,
         variables: ["SBATCH_QOS", "SALLOC_QOS", "SLURM_QOS"],
         read: any,

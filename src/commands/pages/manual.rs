@@ -10,7 +10,7 @@ use crate::daemon::{Holds, SETTINGS};
 use clap::{Arg, Command};
 use clap_mangen::Man;
 use clap_mangen::roff::{Roff, bold, italic, roman};
-use slotd_parse::partition;
+use slotd_parse::{partition, qos};
 use std::io;
 
 const SOURCE: &str = concat!("slotd ", env!("CARGO_PKG_VERSION"));
@@ -170,10 +170,15 @@ fn env_page() -> Roff {
 }
 
 fn toml_page() -> Roff {
-    let mut roff =
-        file_page("slotd.toml", "capacity, partitions, limits and licenses of slotd", texts::TOML);
-    let partition = partition::manual()
-        .map(|(key, meaning, forms)| (key, format!("{meaning} Accepted values: {forms}.")));
+    let mut roff = file_page(
+        "slotd.toml",
+        "capacity, partitions, limits, licenses and QOS of slotd",
+        texts::TOML,
+    );
+    let read = |(key, meaning, forms): (&'static str, &str, &str)| {
+        (key, format!("{meaning} Accepted values: {forms}."))
+    };
+    let partition = partition::manual().map(read);
     let own = |keys: &[(&'static str, &str)]| {
         keys.iter().map(|(key, meaning)| (*key, (*meaning).to_owned())).collect::<Vec<_>>()
     };
@@ -185,6 +190,7 @@ fn toml_page() -> Roff {
         ),
         ("KEYS OF [[limit]]", own(texts::TOML_LIMIT)),
         ("KEYS OF [[license]]", own(texts::TOML_LICENSE)),
+        ("KEYS OF [[qos]]", qos::manual().map(read).collect()),
     ] {
         roff.control("SH", [heading]);
         for (key, meaning) in keys {

@@ -161,7 +161,7 @@ fn settings() -> String {
          `~/.config/slotd/slotd.env`, which has the format of systemd's `EnvironmentFile=`. An empty value counts as \
          unset.\n\n\
          `scontrol reconfigure` applies new values of the settings that are marked *reload*. The others take effect when \
-         the daemon is restarted, which does not affect running jobs. Partitions, limits and licenses are configured in \
+         the daemon is restarted, which does not affect running jobs. Partitions, limits, licenses and QOS are configured in \
          [slotd.toml](slotd-toml.md).\n\n\
          Change `SLOTD_ROOT` with `slotd install --runtime-root DIR`, which changes the systemd units as well.\n",
     );

@@ -178,8 +178,8 @@ pub const SATTACH: Page = Page {
 pub const SPRIO: Page = Page {
     description: &[
         "sprio shows pending jobs in order of priority, with the factors of the priority. The priority is the requested \
-         value (SITE, 1 by default) minus the nice value, and at least 1. Held jobs have priority 0. Slurm's other factors \
-         do not exist, and are shown as 0.",
+         value (SITE), or else 1 plus the priority of the QOS, minus the nice value, and at least 1. Held jobs have priority \
+         0. Slurm's other factors do not exist, and are shown as 0.",
         "Jobs with equal priorities are ordered by submission time, and arrays take turns.",
     ],
     variables: &[],
@@ -217,8 +217,9 @@ pub const SEFF: Page = Page {
 pub const SACCTMGR: Page = Page {
     description: &[
         "sacctmgr shows the contents of the accounting database: show or list, followed by the type of record: user, account, \
-         association, cluster, qos, tres and so on. Since there is one host with one user, there are no accounts or \
-         associations; these lists are empty, with Slurm's columns.",
+         association, cluster, qos, tres and so on. Since there is one host with one user, there are no accounts; lists \
+         without entries are empty, with Slurm's columns. The associations are the user with the QOS of slotd.toml, if it \
+         has any, and the limits of slotd.toml.",
         "To select records, append their names or name=NAMES. To select columns, use format=COLUMNS, optionally with %WIDTH \
          after each. Commands that would change anything are refused.",
     ],
@@ -549,8 +550,8 @@ pub const CLUSTERS: &[&str] = &[
 
 /// The description of slotd.toml(5).
 pub const TOML: &[&str] = &[
-    "slotd.toml divides the host into partitions, limits groups of jobs, and counts licenses. It is optional. The daemon reads it when it \
-     starts and on scontrol reconfigure. SLOTD_CONFIG names another file.",
+    "slotd.toml divides the host into partitions, limits groups of jobs, counts licenses, and defines QOS. It is optional. \
+     The daemon reads it when it starts and on scontrol reconfigure. SLOTD_CONFIG names another file.",
     "A file with an error is refused as a whole. A running daemon then keeps its configuration, and a starting one exits \
      with code 78.",
     "If SLOTD_CPU_PARTITIONS is set to more than its default cpu, only the CPU partitions that it names exist, with their \
