@@ -554,9 +554,13 @@ impl World {
         let id = job.id;
         let is_target = |job: &&Job| job.id == target || job.array_job_id() == Some(target);
         let mut targets: Vec<&Job> = self.disk.stored.jobs.values().filter(is_target).collect();
-        // An array task waits only for its counterpart.
+        let has_task = |task: u32| {
+            let mut arrays = targets.iter().filter_map(|target| target.request.array.as_ref());
+            arrays.any(|array| array.tasks.iter().any(|other| other == task))
+        };
+        // An array task waits only for its counterpart, or without one, for the whole array.
         if let (DependencyKind::AfterCorr, ArrayRole::Task { task, .. }) = (kind, &job.role)
-            && targets.iter().any(|target| target.array_job_id().is_some())
+            && has_task(*task)
         {
             let is_it =
                 |other: &ArrayRole| matches!(other, ArrayRole::Task { task: of, .. } if of == task);
