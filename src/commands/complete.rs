@@ -10,6 +10,7 @@ use crate::commands::{self, COMMANDS, Done, Entry, ask_for_jobs, ask_node, outpu
 use clap::{Args, Command};
 use clap_complete::engine::{ArgValueCompleter, CompletionCandidate, complete};
 use nix::unistd::alarm;
+use slotd_model::qos::Qos;
 use slotd_model::query::JobQuery;
 use slotd_model::view::{JobView, NodeView};
 use slotd_model::{JobState, counted};
@@ -151,6 +152,7 @@ enum Values {
     Accounts,
     Users,
     Partitions,
+    Qos,
     Features,
     /// Values that do not depend on the daemon.
     Fixed(fn() -> Vec<CompletionCandidate>),
@@ -160,6 +162,7 @@ enum Values {
 fn values_of(command: &str, name: &str) -> Option<Values> {
     Some(match (command, name) {
         (_, "partition") => Values::Partitions,
+        (_, "qos") => Values::Qos,
         (_, "account" | "accounts") => Values::Accounts,
         ("sbatch" | "srun" | "salloc", "constraint" | "prefer") => Values::Features,
         ("scancel", "name") => Values::JobNames,
@@ -224,6 +227,7 @@ fn candidates_of(values: Values) -> Vec<CompletionCandidate> {
         Values::Accounts => distinct(JobQuery::default(), |job| job.request.account.as_ref()),
         Values::Users => distinct(JobQuery::default(), |job| Some(&job.request.user)),
         Values::Partitions => node().map(|node| partitions(&node)).unwrap_or_default(),
+        Values::Qos => node().map(|node| all_qos(&node)).unwrap_or_default(),
         Values::Features => node()
             .map(|node| node.host.known_features().into_iter().map(candidate).collect())
             .unwrap_or_default(),
@@ -277,6 +281,11 @@ fn distinct(
         candidate(value).help(Some(counted(count, "job").into()))
     };
     counts.into_iter().map(described).collect()
+}
+
+fn all_qos(node: &NodeView) -> Vec<CompletionCandidate> {
+    let described = |qos: &Qos| candidate(&qos.name).help(Some(qos.to_string().into()));
+    node.qos.iter().map(described).collect()
 }
 
 fn partitions(node: &NodeView) -> Vec<CompletionCandidate> {
@@ -339,6 +348,7 @@ fn scontrol_words(words: &[String]) -> Vec<CompletionCandidate> {
                     "jobid" => Values::Jobs,
                     "partitionname" | "partition" => Values::Partitions,
                     "account" => Values::Accounts,
+                    "qos" => Values::Qos,
                     "features" => Values::Features,
                     _ => return Vec::new(),
                 };

@@ -222,6 +222,17 @@ fn sacctmgr_and_scontrol_show_every_qos() {
 }
 
 #[test]
+fn names_of_qos_are_completed_with_their_limits() {
+    let slotd = with_qos();
+    let complete =
+        |line: &str| slotd.cmd("slotd", &["complete", "fish", "--", "", line]).ok().stdout;
+    let limits = "two Priority=10 MaxJobsPU=1 MaxSubmitPU=3";
+    assert_eq!(complete("sbatch --qos tw"), format!("two\t{limits}\n"));
+    assert_eq!(complete("scontrol update JobId=1 QOS=tw"), format!("QOS=two\t{limits}\n"));
+    assert_eq!(complete("squeue -q normal,d").lines().count(), 1);
+}
+
+#[test]
 fn the_next_daemon_knows_who_uses_a_qos() {
     let mut slotd = with_qos();
     let suspended = slotd.begun(&["--qos=lim", "--mem=100"], "never", "true");
