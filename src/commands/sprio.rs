@@ -13,6 +13,7 @@ use crate::args::value::{job, value};
 use crate::commands::pages::texts;
 use clap::Args;
 use slotd_model::query::JobQuery;
+use slotd_model::view::JobView;
 use slotd_model::{JobRef, JobState};
 use slotd_protocol::request::Request;
 use slotd_render::sprio::{self, DEFAULT_SORT, Layout, Sort, default_layout};
@@ -84,13 +85,17 @@ pub fn parse(argv: &[OsString], origin: &Origin) -> Result<Sprio, CliError> {
 pub fn run(argv: &[OsString]) -> Done {
     let origin = origin();
     let args = parse(argv, &origin)?;
-    let layout = match &args.format {
-        Some(text) => Layout::parse(text).map_err(format_error)?,
-        None => default_layout(args.long, args.norm),
+    let format = args.format.as_deref().map(Layout::parse).transpose().map_err(format_error)?;
+    let layout_of = |jobs: &[JobView]| {
+        format.clone().unwrap_or_else(|| default_layout(jobs, args.long, args.norm))
     };
     let sort = Sort::parse(args.sort.as_deref().unwrap_or(DEFAULT_SORT)).map_err(format_error)?;
     if args.weights {
-        return output::print(&sprio::weights(&layout, !args.noheader, &ctx(&origin, origin.now)));
+        return output::print(&sprio::weights(
+            &layout_of(&[]),
+            !args.noheader,
+            &ctx(&origin, origin.now),
+        ));
     }
     if let Some(user) = output::unknown_users(&args.user).first() {
         return Err(CliError::error(1, format!("Invalid user: {user}")));
@@ -113,7 +118,7 @@ pub fn run(argv: &[OsString]) -> Done {
     }
     output::print(&sprio::print(
         &list.jobs,
-        &layout,
+        &layout_of(&list.jobs),
         &sort,
         !args.noheader,
         &ctx(&origin, list.now),

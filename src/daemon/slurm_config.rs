@@ -72,7 +72,9 @@ fn lock_file(settings: &Settings) -> String {
 
 const KEYS: &[Key] = &[
     is("AccountingStorageBackupHost", "(null)"),
-    is("AccountingStorageEnforce", "limits,qos"),
+    of("AccountingStorageEnforce", |_, core| {
+        if core.enforces_qos() { "limits,qos" } else { "none" }.to_owned()
+    }),
     is("AccountingStorageHost", "(null)"),
     is("AccountingStorageExternalHost", "(null)"),
     is("AccountingStorageParameters", "(null)"),

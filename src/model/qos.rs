@@ -39,6 +39,13 @@ impl Qos {
     /// Maximum number of QOS in the configuration.
     pub const MOST: usize = 64;
 
+    /// Returns whether this is the default QOS without any settings.
+    pub fn is_plain_default(&self) -> bool {
+        self.name == DEFAULT
+            && !self.affects_starts()
+            && (self.priority, self.max_submit, self.max_wall_secs) == (0, None, None)
+    }
+
     /// Returns whether the start of a job depends on which jobs of the QOS run, or on whether the
     /// job may hold a reservation.
     pub fn affects_starts(&self) -> bool {

@@ -122,8 +122,11 @@ static FIELDS: &[F] = &[
 ];
 
 /// Slurm's columns for the factors with a weight, and the nice value, which also counts.
-const DEFAULT: &str = "%.15i %9r %.10Y %.10S %.10Q %.11N";
-const NORMALIZED: &str = "%.15i %9r %.10y %.10S %.10q %.11N";
+const DEFAULT: &str = "%.15i %9r %.10Y %.10S %.11N";
+const NORMALIZED: &str = "%.15i %9r %.10y %.10S %.11N";
+/// The same if the QOS of a job has a priority.
+const WITH_QOS: &str = "%.15i %9r %.10Y %.10S %.10Q %.11N";
+const WITH_QOS_NORMALIZED: &str = "%.15i %9r %.10y %.10S %.10q %.11N";
 const LONG: &str =
     "%.15i %9r %.8u %.8o %.10Y %.10S %.10A %.10B %.10F %.10J %.10P %.10n %.10Q %.11N %.20T";
 const LONG_NORMALIZED: &str =
@@ -135,9 +138,12 @@ pub const DEFAULT_SORT: &str = "-Y,i";
 /// The message if no job matches the names or IDs.
 pub const NONE_FOUND: &str = "Unable to find jobs matching user/id(s) specified\n";
 
-/// Returns the default columns.
-pub fn default_layout(long: bool, normalized: bool) -> Layout {
+/// Returns the default columns for these jobs.
+pub fn default_layout(jobs: &[JobView], long: bool, normalized: bool) -> Layout {
+    let has_qos = jobs.iter().any(|job| job.qos_priority > 0);
     let text = match (long, normalized) {
+        (false, false) if has_qos => WITH_QOS,
+        (false, true) if has_qos => WITH_QOS_NORMALIZED,
         (false, false) => DEFAULT,
         (false, true) => NORMALIZED,
         (true, false) => LONG,
@@ -184,29 +190,35 @@ mod tests {
 
     #[test]
     fn the_default_view_shows_the_factors_that_count() {
-        let text = print(
-            &jobs(),
-            &default_layout(false, false),
-            &Sort::parse(DEFAULT_SORT).expect("the default"),
-            true,
-            &ctx(),
-        );
+        let shown = |jobs: &[JobView]| {
+            let sort = Sort::parse(DEFAULT_SORT).expect("the default");
+            print(jobs, &default_layout(jobs, false, false), &sort, true, &ctx())
+        };
         assert_eq!(
-            text,
+            shown(&jobs()),
+            "          JOBID PARTITION   PRIORITY       SITE        NICE\n              \
+             6 cpu              500        500           0\n              \
+             7 cpu              400        500         100\n              \
+             5 cpu                1          1           0\n              \
+             8 cpu                0          1           0\n"
+        );
+        let mut urgent = jobs();
+        urgent.truncate(1);
+        (urgent[0].priority, urgent[0].qos_priority) = (11, 10);
+        assert_eq!(
+            shown(&urgent),
             "          JOBID PARTITION   PRIORITY       SITE        QOS        NICE\n              \
-             6 cpu              500        500          0           0\n              \
-             7 cpu              400        500          0         100\n              \
-             5 cpu                1          1          0           0\n              \
-             8 cpu                0          1          0           0\n"
+             5 cpu               11          1         10           0\n"
         );
     }
 
     #[test]
     fn every_default_view_is_a_valid_format() {
-        for text in [DEFAULT, NORMALIZED, LONG, LONG_NORMALIZED] {
+        for text in [DEFAULT, NORMALIZED, WITH_QOS, WITH_QOS_NORMALIZED, LONG, LONG_NORMALIZED] {
             assert!(Layout::codes(text).is_ok(), "{text}");
         }
-        let header = |long, normalized| weights(&default_layout(long, normalized), true, &ctx());
+        let header =
+            |long, normalized| weights(&default_layout(&[], long, normalized), true, &ctx());
         assert!(header(true, true).contains(" AGE ") && header(true, false).contains(" ACCOUNT "));
     }
 

@@ -91,11 +91,18 @@ impl Config {
         }
     }
 
+    /// Returns whether the owner has defined QOS. Otherwise a job may name any, which is only
+    /// stored and shown, as in Slurm without `AccountingStorageEnforce=qos`.
+    pub fn enforces_qos(&self) -> bool {
+        !self.qos.iter().all(Qos::is_plain_default)
+    }
+
     /// Returns the index of a job's QOS, or `None` if it does not exist.
     pub(crate) fn qos_index(&self, request: &JobRequest) -> Option<usize> {
+        let default = (!self.qos.is_empty()).then_some(0);
         match &request.qos {
-            None => (!self.qos.is_empty()).then_some(0),
-            Some(name) => self.qos.iter().position(|qos| qos.name == *name),
+            Some(name) if self.enforces_qos() => self.qos.iter().position(|qos| qos.name == *name),
+            Some(_) | None => default,
         }
     }
 

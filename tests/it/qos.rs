@@ -277,10 +277,26 @@ fn a_lowered_limit_takes_nothing_from_running_jobs() {
         "/slotd.toml:18: max_tres_per_user = \"cpus=9,mem=1000M\": expected amounts of cpu, mem";
     assert!(error.contains(told), "{error}");
     slotd.wait_reason(running, "QOSMaxCpuPerUserLimit");
-    slotd.reconfigure("");
+    slotd.reconfigure("[[qos]]\nname = \"rest\"\n");
     slotd.wait_reason(running, "InvalidQOS");
     let text = why(&slotd, running);
     assert!(text.contains(&format!("scontrol update JobId={running} QOS=normal")), "{text}");
     slotd.reconfigure(QOS);
     slotd.wait_state(running, "RUNNING");
+}
+
+#[test]
+fn without_qos_in_the_file_any_name_is_stored_and_shown() {
+    let slotd = Slotd::setup().toml("").start();
+    let job = slotd.wrap(&["-H", "--qos", "Anything"], "true");
+    slotd.expect("squeue -h -o %q", 0, "anything\n", "");
+    assert!(slotd.line("scontrol show config").ok().stdout.contains("Enforce = none\n"));
+    slotd.line(&format!("scontrol update jobid={job} qos=other")).ok();
+    assert_eq!(slotd.show(job, "QOS"), "other");
+    slotd.reconfigure("[[qos]]\nname = \"two\"\n");
+    slotd.line(&format!("scontrol release {job}")).ok();
+    slotd.wait_reason(job, "InvalidQOS");
+    slotd.line("sbatch --qos anything --wrap true").fails(1);
+    slotd.reconfigure("");
+    slotd.wait_end(job);
 }

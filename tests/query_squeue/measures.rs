@@ -115,10 +115,10 @@ fn sprio_shows_pending_jobs_with_their_priority_factors() {
             .collect::<Vec<_>>()
     };
     let rows = [
-        "JOBID PARTITION PRIORITY SITE QOS NICE".to_owned(),
-        format!("{nice} cpu 480 500 0 20"),
-        format!("{plain} cpu 1 1 0 0"),
-        format!("{held} cpu 0 300 0 0"),
+        "JOBID PARTITION PRIORITY SITE NICE".to_owned(),
+        format!("{nice} cpu 480 500 20"),
+        format!("{plain} cpu 1 1 0"),
+        format!("{held} cpu 0 300 0"),
     ];
     assert_eq!(own(&[]), rows);
     assert_eq!(own(&["-h"]), rows[1..]);
@@ -138,7 +138,7 @@ fn sprio_shows_pending_jobs_with_their_priority_factors() {
     assert_eq!(slotd.run(command).ok().text(), format!("<{plain}>"));
 
     slotd.cmd("scontrol", &["update", &format!("JobId={plain}"), "Nice=-7"]).ok();
-    assert_eq!(own(&["-h", "-j", &plain.to_string()]), [format!("{plain} cpu 8 1 0 -7")]);
+    assert_eq!(own(&["-h", "-j", &plain.to_string()]), [format!("{plain} cpu 8 1 -7")]);
     slotd.cancel(running);
 }
 

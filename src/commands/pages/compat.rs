@@ -31,11 +31,7 @@ const DIFFERS: [(&str, &str, &str); 23] = [
         "clusters listed in clusters.toml, reached by ssh; srun and salloc refuse them",
     ),
     ("sbatch", "account", "stored and shown; only limits in slotd.toml use it"),
-    (
-        "sbatch",
-        "qos",
-        "QOS of slotd.toml; others are refused, as with AccountingStorageEnforce=qos",
-    ),
+    ("sbatch", "qos", "QOS of slotd.toml; without any, a name is only stored and shown"),
     ("sbatch", "mail-type", "sent with the host's sendmail; STAGE_OUT and PURGE send nothing"),
     ("srun", "mpi", "none and pmi2; pmix is refused"),
     ("srun", "dependency", "refused for a step inside a job, where Slurm ignores it"),

@@ -58,6 +58,17 @@ fn an_unknown_qos_is_refused() {
 }
 
 #[test]
+fn without_qos_any_name_is_accepted_and_has_no_effect() {
+    let mut d = with(&[]);
+    let id = d.submit(ask().qos("nosuch"));
+    d.plan();
+    assert_eq!(d.started(), [id]);
+    assert_eq!(d.core.job(id).unwrap().request.qos.as_deref(), Some("nosuch"));
+    let mut d = with(&[Qos { priority: 1, ..qos("normal") }]);
+    assert_eq!(refusal(&mut d, ask().qos("nosuch"))[0], "no such QOS: nosuch");
+}
+
+#[test]
 fn each_limit_has_its_reason_and_blocks_only_its_own_jobs() {
     let limit = |cpus, mem_mb, gpus| TresLimit { cpus, mem_mb, gpus };
     let per_user = |max_tres| Qos { max_tres, ..qos("own") };
@@ -111,7 +122,7 @@ fn a_job_that_alone_exceeds_a_limit_waits_until_the_limit_is_raised() {
     d.set_qos(&[Qos { max_tres: cpus(3), ..qos("lim") }]);
     d.plan();
     assert_eq!((d.started(), d.reason(too_large)), (vec![id], Reason::QosMaxCpuPerUserLimit));
-    d.set_qos(&[]);
+    d.set_qos(&[qos("other")]);
     d.plan();
     assert_eq!(d.reason(too_large), Reason::InvalidQos);
     assert_eq!(words(&d, too_large), "InvalidQOS: its QOS lim no longer exists");
