@@ -220,9 +220,7 @@ impl Core {
         if found.is_empty() {
             return Err(Refusal::UnknownJob);
         }
-        if and_hold {
-            self.check_no_crontab_job(&found)?;
-        }
+        self.check_no_crontab_job(&found)?;
         let mut done = Vec::new();
         let mut refused = Refusal::Disabled;
         for id in found {

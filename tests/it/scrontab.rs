@@ -309,6 +309,7 @@ fn scontrol_does_not_change_an_entry() {
         "scontrol release 1",
         "scontrol update JobId=1 TimeLimit=5",
         "scontrol update JobId=1 StartTime=now",
+        "scontrol requeue 1",
         "scontrol requeuehold 1",
     ] {
         let out = slotd.line(line).fails(1);
