@@ -9,7 +9,7 @@ use super::ending::Ending;
 use super::types::{Cx, Submission};
 use slotd_model::change::Change;
 use slotd_model::cron::{CronEntry, Crontab, Recurrence};
-use slotd_model::{Job, JobId, JobState, Reason, Refusal, Timestamp};
+use slotd_model::{Job, JobId, JobState, Reason, Refusal, Timestamp, qos};
 use std::collections::BTreeMap;
 
 /// An entry to install: a job, and its lines in the file.
@@ -75,6 +75,7 @@ impl Core {
             submission.request.recurrence = Some(*recurrence);
             admitted.push(self.admitted(submission).map_err(|why| (at, why))?);
         }
+        self.check_submit_limits(uid, &entries)?;
         self.end_crontab(uid, cx);
         let mut listed = Vec::with_capacity(entries.len());
         for (entry, admitted) in entries.into_iter().zip(admitted) {
@@ -87,6 +88,31 @@ impl Core {
         cx.out.changes.push(Change::PutCrontab { uid, crontab: Some(Box::new(crontab)) });
         self.settle(cx);
         Ok(ids)
+    }
+
+    /// Fails for the first entry that exceeds the number of jobs that its QOS accepts. The waiting
+    /// jobs of the old crontab no longer count.
+    fn check_submit_limits(
+        &self,
+        uid: u32,
+        entries: &[EntryToInstall],
+    ) -> Result<(), (usize, Refusal)> {
+        let old = self.crontabs.0.get(&uid).into_iter().flat_map(|crontab| &crontab.entries);
+        let mut leaving: BTreeMap<&str, usize> = BTreeMap::new();
+        let waiting = old
+            .filter_map(|entry| self.job(entry.job))
+            .filter(|job| job.run.state == JobState::Pending);
+        waiting.for_each(|job| *leaving.entry(qos::of(&job.request)).or_default() += 1);
+        let mut more: BTreeMap<&str, usize> = BTreeMap::new();
+        for (at, entry) in entries.iter().enumerate() {
+            let request = &entry.submission.request;
+            let name = qos::of(request);
+            let more = more.entry(name).or_default();
+            *more += 1;
+            let leaving = leaving.get(name).copied().unwrap_or_default();
+            self.check_submit_limit(request, *more, leaving).map_err(|why| (at, why))?;
+        }
+        Ok(())
     }
 
     /// Removes the crontab of a user, if there is one. The waiting jobs of its entries are

@@ -13,6 +13,11 @@ use slotd_model::request::JobKind;
 use slotd_model::{ArrayRole, Job, JobId, JobRequest, Partition, Refusal, Timestamp};
 use std::sync::Arc;
 
+/// Returns the number of jobs and array tasks that a request is for.
+fn jobs_in(request: &JobRequest) -> usize {
+    request.array.as_ref().map_or(1, |array| array.tasks.len())
+}
+
 impl Core {
     /// Adds a job to the queue, after checking it against the host and filling in its defaults. Its
     /// ID is durable once the changes are committed.
@@ -20,6 +25,7 @@ impl Core {
         // Only a crontab makes a job recur.
         s.request.recurrence = None;
         let admitted = self.admitted(&mut s)?;
+        self.check_submit_limit(&s.request, jobs_in(&s.request), 0)?;
         let id = self.enqueue(s, admitted, cx);
         self.settle(cx);
         Ok(id)
@@ -63,24 +69,24 @@ impl Core {
         qos::normalize(&mut s.request);
         self.prepare_expansion(&mut s.request)?;
         let admitted = self.resources.config().admit(s)?;
-        let tasks = s.request.array.as_ref().map_or(1, |array| array.tasks.len());
-        self.check_submit_limit(&s.request, tasks)?;
         let config = self.resources.config();
         let limit_in = |partition: &Partition| config.limit_for(&s.request, partition);
         self.resources.check_qos_limits(&s.request, &admitted.partition, limit_in)?;
         Ok(admitted)
     }
 
-    /// Fails if the QOS of a request does not accept this many more jobs and array tasks.
+    /// Fails if the QOS of a request does not accept this many more jobs and array tasks. `leaving`
+    /// of those that it has now are about to end.
     pub(super) fn check_submit_limit(
         &self,
         request: &JobRequest,
         more: usize,
+        leaving: usize,
     ) -> Result<(), Refusal> {
         let qos = self.resources.config().qos_of(request);
         let Some(most) = qos.and_then(|qos| qos.max_submit) else { return Ok(()) };
-        let there = self.records.submitted(qos::of(request)).saturating_add(more as u64);
-        if there > u64::from(most) {
+        let there = self.records.submitted(qos::of(request)).saturating_sub(leaving as u64);
+        if there.saturating_add(more as u64) > u64::from(most) {
             return Err(Refusal::QosLimit(SUBMIT_LIMIT.to_owned()));
         }
         Ok(())
@@ -90,6 +96,7 @@ impl Core {
     /// --test-only`). Creates no job.
     pub fn trial(&mut self, mut s: Submission, now: Timestamp) -> Result<Trial, Refusal> {
         let admitted = self.admitted(&mut s)?;
+        self.check_submit_limit(&s.request, jobs_in(&s.request), 0)?;
         let known = Known::new(&s.ended);
         let (id, cpus, partition) =
             (self.records.next_id(), admitted.tres.cpus, admitted.partition.clone());

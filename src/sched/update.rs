@@ -148,7 +148,7 @@ impl Core {
             let changed = self.changed(job, updates, ended, now)?;
             if qos::of(&changed.request) != qos::of(&job.request) {
                 moving += job.compact_tasks().map_or(1, TaskSet::len);
-                self.check_submit_limit(&changed.request, moving)?;
+                self.check_submit_limit(&changed.request, moving, 0)?;
             }
         }
         Ok(has_pending)

@@ -5,6 +5,7 @@ use crate::crontab::EntryToInstall;
 use proptest::prelude::*;
 use slotd_model::job::Hold;
 use slotd_model::notice::{Audience, Channel, Event, Events};
+use slotd_model::qos::Qos;
 
 const USER: u32 = 1001;
 
@@ -385,4 +386,26 @@ proptest! {
             prop_assert!(live <= jobs.len(), "{} jobs wait", live);
         }
     }
+}
+
+#[test]
+fn a_crontab_counts_towards_the_submit_limit_of_its_qos() {
+    let mut d = Double::new(4, 1000, 0);
+    d.set_qos(&[Qos { name: "two".to_owned(), max_submit: Some(2), ..Qos::default() }]);
+    let list = |count: usize| vec![("@daily", ask().qos("two")); count];
+    let try_install = |d: &mut Double, count| {
+        let list = list(count);
+        d.act(|core, cx| core.install_crontab(USER, text(&list), entries(&list), cx))
+    };
+    let refused = || Refusal::QosLimit("QOSMaxSubmitJobPerUserLimit".to_owned());
+    assert_eq!(try_install(&mut d, 3), Err((2, refused())));
+    assert_eq!(shown(&d), None);
+    // The entries that are replaced make room.
+    for _ in 0..2 {
+        assert_eq!(try_install(&mut d, 2).map(|jobs| jobs.len()), Ok(2));
+    }
+    assert_eq!(try_install(&mut d, 3), Err((2, refused())));
+    assert_eq!(try_install(&mut d, 1).map(|jobs| jobs.len()), Ok(1));
+    d.submit(ask().qos("two"));
+    assert_eq!(try_install(&mut d, 2), Err((1, refused())));
 }
