@@ -135,7 +135,7 @@ pub fn parse(line: &str) -> Result<Timed<'_>, CronError> {
         None => five_fields(line)?,
     };
     let written = line.strip_suffix(rest).unwrap_or(line);
-    let command = after_blanks(rest).ok_or(Malformed)?;
+    let command = after_blanks(rest).filter(|command| !command.is_empty()).ok_or(Malformed)?;
     if !can_come(&recurrence) {
         return Err(Malformed);
     }

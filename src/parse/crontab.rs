@@ -35,7 +35,13 @@ pub enum BadLineError {
     Time(#[from] CronError),
     #[error("{0}")]
     Options(SpecError),
+    /// Contains the line number.
+    #[error("line {0}: the command is longer than 1 MB with its variables")]
+    TooLong(usize),
 }
+
+/// The maximum size of a command with its variables, in bytes.
+const MOST_COMMAND: usize = 1 << 20;
 
 /// The `#SCRON` lines that belong to the next entry.
 #[derive(Default)]
@@ -75,10 +81,13 @@ pub fn parse(text: &str) -> Result<Vec<Entry>, Vec<BadLine>> {
         } else if !content.trim().is_empty() && !content.starts_with('#') {
             let Pending { first_line, options, texts } = std::mem::take(&mut pending);
             match cron::parse(content) {
-                Ok(timed) => {
-                    let lines = (first_line.unwrap_or(line), line);
-                    entries.push(entry(lines, options, &texts, &timed, &variables));
-                }
+                Ok(timed) => match expanded(timed.command, &variables) {
+                    Some(command) => {
+                        let lines = (first_line.unwrap_or(line), line);
+                        entries.push(entry(lines, options, &texts, &timed, command));
+                    }
+                    None => bad.push(BadLine { line, error: BadLineError::TooLong(line) }),
+                },
                 Err(error) => bad.push(BadLine { line, error: error.into() }),
             }
         }
@@ -91,9 +100,8 @@ fn entry(
     options: Vec<Directive>,
     texts: &str,
     timed: &Timed<'_>,
-    variables: &[(&str, &str)],
+    command: String,
 ) -> Entry {
-    let command = expanded(timed.command, variables);
     let script = format!(
         "#!/bin/sh\n# This job was submitted through scrontab\n{texts}# crontab time request was: '{}'\n{command}\n",
         timed.written
@@ -118,8 +126,8 @@ fn variable(line: &str) -> Option<(&str, &str)> {
 }
 
 /// Replaces `$NAME` for the variables of the crontab, of which the last one with a name counts.
-/// Everything else is left to the shell, also `${NAME}`.
-fn expanded(command: &str, variables: &[(&str, &str)]) -> String {
+/// Everything else is left to the shell, also `${NAME}`. Returns `None` if the result is too long.
+fn expanded(command: &str, variables: &[(&str, &str)]) -> Option<String> {
     let mut text = String::new();
     let mut rest = command;
     while let Some((before, after)) = rest.split_once('$') {
@@ -133,8 +141,12 @@ fn expanded(command: &str, variables: &[(&str, &str)]) -> String {
             }
         }
         rest = beyond;
+        if text.len() > MOST_COMMAND {
+            return None;
+        }
     }
-    text + rest
+    text += rest;
+    (text.len() <= MOST_COMMAND).then_some(text)
 }
 
 #[cfg(test)]
@@ -181,6 +193,18 @@ mod tests {
         let commands: Vec<String> = parsed(text).into_iter().map(|entry| entry.command).collect();
         assert_eq!(commands, ["1$Z", "two wordsz$ $1 two words.$XX", "<>"]);
         assert!(parse("1X=2\n").is_err() && parse("=2").is_err() && parse("é=2").is_err());
+    }
+
+    #[test]
+    fn a_command_is_bounded_with_its_variables() {
+        let most = "x".repeat(MOST_COMMAND);
+        assert_eq!(parsed(&format!("A={most}\n@daily $A"))[0].command.len(), MOST_COMMAND);
+        for command in ["$A$A".repeat(1 << 16), "y$A".to_owned()] {
+            let bad = parse(&format!("A={most}\n@daily {command}")).unwrap_err();
+            let text = "line 2: the command is longer than 1 MB with its variables";
+            assert_eq!(bad[0].error.to_string(), text);
+        }
+        assert!(parse("* * * * * ").is_err() && parse("@daily  ").is_err(), "no command");
     }
 
     #[test]
