@@ -17,8 +17,18 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 /// Options of sbatch that do not describe a job, or not one that can recur.
-const NOT_HERE: [&str; 7] =
-    ["array", "wrap", "snapshot", "wait", "test-only", "parsable", "clusters"];
+const NOT_HERE: [&str; 10] = [
+    "array",
+    "wrap",
+    "snapshot",
+    "wait",
+    "test-only",
+    "parsable",
+    "clusters",
+    "hold",
+    "begin",
+    "deadline",
+];
 
 /// Returns the origin of the jobs: as after a login, and not as where scrontab was called.
 pub(super) fn login(origin: Origin) -> Origin {
@@ -128,6 +138,9 @@ mod tests {
             ("-a 1-3", "-a"),
             ("--wrap=x", "--wrap=x"),
             ("-W", "-W"),
+            ("-H", "-H"),
+            ("-c 1 --begin=noon", "--begin=noon"),
+            ("--deadline=noon", "--deadline=noon"),
             ("--help", "--help"),
             ("-c 1 stray", "stray"),
             ("-t", "-t"),
