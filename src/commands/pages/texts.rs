@@ -267,8 +267,8 @@ pub const SCRONTAB: Page = Page {
         "Lines that begin with #SCRON contain sbatch options for the next entry. Lines of the form NAME=value define \
          variables: $NAME in later commands is replaced by the value. Other lines that begin with # are comments.",
         "An entry is a job that keeps its ID: squeue shows when it runs next, and sacct --duplicates has a line for each run. \
-         It never runs twice at once. If its time comes while it runs, while the host is off or while no resources are free, \
-         it runs late, once. Times are in the time zone of the daemon.",
+         It never runs twice at once. If its time comes while the host is off or while no resources are free, it runs late, \
+         once. Times that come while it runs are skipped. Times are in the time zone of the daemon.",
         "scancel ends an entry for good: scrontab -l then shows its lines after #DISABLED:. scontrol cannot change it. A new \
          crontab replaces all entries. Jobs that are running then finish, but do not recur.",
     ],
