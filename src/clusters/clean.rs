@@ -206,7 +206,8 @@ mod tests {
             return;
         }
         let found = cluster.clean(true, &[MOUNTED]).unwrap();
-        // A child that another test forks holds the directory open until its exec, so plain umount may fail with EBUSY.
+        // A child that another test forks holds the directory open until its exec, so a plain
+        // umount may fail with EBUSY.
         nix::mount::umount2(&inside, nix::mount::MntFlags::MNT_DETACH).unwrap();
         let why = "something is mounted in its directory".to_owned();
         assert_eq!(found[MOUNTED], Found::Kept(why));

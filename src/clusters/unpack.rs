@@ -354,7 +354,8 @@ mod tests {
         let error = unpack(&mut archive.as_slice(), &to).unwrap_err();
         let names = to.names().unwrap();
         drop(to);
-        // A child that another test forks holds the directory open until its exec, so plain umount may fail with EBUSY.
+        // A child that another test forks holds the directory open until its exec, so a plain
+        // umount may fail with EBUSY.
         nix::mount::umount2(disk.path(), nix::mount::MntFlags::MNT_DETACH).unwrap();
         assert_eq!(error.kind(), io::ErrorKind::StorageFull);
         assert!(error.to_string().starts_with("sparse: No space left on device"), "{error}");

@@ -1,4 +1,5 @@
-//! Disks in trouble: files that cannot grow, a small disk that can be filled up, and one that can hang.
+//! Disks in trouble: files that cannot grow, a small disk that can be filled up, and one that can
+//! hang.
 
 use crate::proc;
 use std::ffi::CString;
