@@ -24,8 +24,8 @@ pub struct Stat {
     pub session: i32,
     /// It has not executed a program since it was forked (PF_FORKNOEXEC).
     pub is_copy: bool,
-    /// The kernel is replacing its program, and the new one has no environment yet.
-    pub is_in_exec: bool,
+    /// Its program has an environment, or is so new that the kernel has not set one yet.
+    pub expects_environment: bool,
     /// It is exiting or has exited: its memory is gone, and its environment with it.
     pub is_exiting: bool,
     /// Page faults without disk access, including those of children that have ended.
@@ -47,8 +47,9 @@ const PF_EXITING: u64 = 0x4;
 const PF_FORKNOEXEC: u64 = 0x40;
 const PF_KTHREAD: u64 = 0x0020_0000;
 
-/// The maximum time that a process is assumed to be inside execve(2). The kernel reads a program
-/// from a slow disk before it replaces the memory, so the rest takes only microseconds.
+/// The maximum time to wait for the environment of a process that executes programs. An execve(2)
+/// without environment takes only microseconds, since the kernel reads a program from a slow disk
+/// before it replaces the memory.
 const EXEC_PATIENCE: Duration = Duration::from_secs(1);
 
 /// CPU time in user mode and in the kernel, in microseconds.
@@ -97,7 +98,9 @@ fn parse_stat(text: &str, tick_us: u64) -> Option<Stat> {
         pgid: signed(5)?,
         session: signed(6)?,
         is_copy: flags & PF_FORKNOEXEC != 0,
-        is_in_exec: number(51)? == 0 && has_memory,
+        // The environment is the memory from field 50 to field 51. Inside execve(2) the kernel
+        // sets them first, then the end of the code, field 27.
+        expects_environment: has_memory && (number(27)? == 0 || number(51)? > number(50)?),
         is_exiting,
         minor_faults: number(10)?.saturating_add(number(11)?),
         major_faults: number(12)?.saturating_add(number(13)?),
@@ -240,19 +243,16 @@ pub fn environment(pid: i32) -> Option<Vec<u8>> {
     fs::read(format!("/proc/{pid}/environ")).ok()
 }
 
-/// Like [`environment`], for a process that may be inside execve(2). Its new program has no
-/// environment yet, which reads as empty, so this waits until the kernel has set it, for at most
+/// Like [`environment`], for a process that may be inside execve(2). A read is empty if the new
+/// program has no environment yet, or if the old program's memory was replaced after the file was
+/// opened. So this reads again until the process has no environment, for at most
 /// [`EXEC_PATIENCE`].
 pub fn settled_environment(pid: i32) -> Option<Vec<u8>> {
     let since = Instant::now();
     loop {
         let found = environment(pid)?;
-        if !found.is_empty() {
+        if !found.is_empty() || !stat(pid)?.expects_environment || since.elapsed() > EXEC_PATIENCE {
             return Some(found);
-        }
-        if !stat(pid)?.is_in_exec || since.elapsed() > EXEC_PATIENCE {
-            // The empty environment may have been read just before the kernel set it.
-            return environment(pid);
         }
         thread::yield_now();
     }
@@ -407,22 +407,24 @@ mod tests {
     #[test]
     fn parentheses_in_a_command_name_do_not_shift_the_fields() {
         let head = "42 (a) R (b) S 7 42 40 0 -1 4194304 1 2 3 4 11 12 20 30 20 0 1 0 9999 8192 5";
-        let line = &format!("{head}{} 8 9 0", " 0".repeat(25));
+        let line = &format!("{head} 0 1 2{} 8 9 0", " 0".repeat(22));
         let stat = parse_stat(line, 10_000).unwrap();
         assert_eq!((stat.state, stat.ppid, stat.pgid, stat.session), (b'S', 7, 42, 40));
         assert_eq!(stat.used, CpuTime { user_us: 310_000, system_us: 420_000 });
         assert_eq!(stat.by_children, CpuTime { user_us: 200_000, system_us: 300_000 });
         assert_eq!((stat.minor_faults, stat.major_faults, stat.start_ticks), (3, 7, 9999));
         assert_eq!((stat.vm_bytes, stat.rss_pages), (8192, 5));
-        assert!(!stat.is_in_exec);
+        assert!(stat.expects_environment);
         assert_eq!(parse_stat("42 (x) S 7", 10_000), None);
-        // Field 51, the end of the environment, is 0 during execve(2) and in a kernel thread.
-        let new = line.replace(" 9 0", " 0 0");
-        assert!(parse_stat(&new, 10_000).unwrap().is_in_exec);
+        let empty = parse_stat(&line.replace(" 8 9 0", " 9 9 0"), 10_000).unwrap();
+        assert!(!empty.expects_environment);
+        // Inside execve(2) the end of the code is 0, as it is in a kernel thread.
+        let new = line.replace(" 0 1 2 0", " 0 0 0 0").replace(" 8 9 0", " 9 9 0");
+        assert!(parse_stat(&new, 10_000).unwrap().expects_environment);
         let thread = new.replace("4194304", "2097152");
-        assert!(!parse_stat(&thread, 10_000).unwrap().is_in_exec);
+        assert!(!parse_stat(&thread, 10_000).unwrap().expects_environment);
         let exiting = parse_stat(&new.replace("4194304", "4194308"), 10_000).unwrap();
-        assert!(exiting.is_exiting && !exiting.is_in_exec && !stat.is_exiting);
+        assert!(exiting.is_exiting && !exiting.expects_environment && !stat.is_exiting);
     }
 
     #[test]
