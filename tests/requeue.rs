@@ -262,3 +262,28 @@ fn update_sets_whether_a_failed_job_is_requeued() {
     slotd.cmd("scontrol", &["release", &job]).ok();
     assert_eq!(slotd.wait_state(job.parse().expect("a number"), "FAILED").restarts(), 1);
 }
+
+#[test]
+fn a_job_cancelled_before_it_began_waits_for_its_dependency_again() {
+    let slotd = Slotd::setup().set("SLOTD_MIN_JOB_AGE", 0).start();
+    let target = slotd.wrap(&[], "until test -e go; do sleep 0.01; done");
+    slotd.wait_state(target, "RUNNING");
+    let [ok, not_ok] =
+        ["afterok", "afternotok"].map(|kind| slotd.wrap(&[&format!("-d{kind}:{target}")], "true"));
+    let requeue = |id: u32| {
+        slotd.line(&format!("scancel {id}")).ok();
+        slotd.line(&format!("scontrol requeue {id}")).ok();
+    };
+    requeue(ok);
+    slotd.wait_reason(ok, "Dependency");
+    for id in [ok, not_ok] {
+        slotd.line(&format!("scancel {id}")).ok();
+    }
+    std::fs::write(slotd.work().join("go"), "").unwrap();
+    slotd.wait_state(target, "COMPLETED");
+    // Now the daemon has forgotten all of them, and asks the database.
+    requeue(ok);
+    slotd.wait_state(ok, "COMPLETED");
+    requeue(not_ok);
+    slotd.wait_reason(not_ok, "DependencyNeverSatisfied");
+}

@@ -6,7 +6,8 @@
 use super::core::Core;
 use super::ending::Ending;
 use super::records::covers;
-use super::types::{Cx, Effect, SignalTarget, StopCause};
+use super::records::depend::Known;
+use super::types::{Cx, Effect, EndedJob, SignalTarget, StopCause};
 use slotd_model::change::Change;
 use slotd_model::job::{FailedLaunches, Hold};
 use slotd_model::request::JobKind;
@@ -209,11 +210,13 @@ impl Core {
 
     /// Requeues jobs (scontrol requeue and requeuehold): a batch job that is running or has ended
     /// is PENDING again, under the same ID. Slurm delays it for two minutes; here it may start at
-    /// once.
+    /// once. A job that was cancelled before it began waits for its dependency again: `ended` is what
+    /// the store knows of the jobs that it names.
     pub fn requeue(
         &mut self,
         sel: &JobRef,
         and_hold: bool,
+        ended: &[EndedJob],
         cx: &mut Cx,
     ) -> Result<Vec<JobId>, Refusal> {
         let found = self.records.resolve(sel);
@@ -221,6 +224,7 @@ impl Core {
             return Err(Refusal::UnknownJob);
         }
         self.check_no_crontab_job(&found)?;
+        let known = Known::new(ended);
         let mut done = Vec::new();
         let mut refused = Refusal::Disabled;
         for id in found {
@@ -263,7 +267,7 @@ impl Core {
                         steps: Vec::new(),
                     };
                     self.records.edit(id, |job| job.hold = hold);
-                    self.back_to_queue(id, Some(run), None, cx);
+                    self.back_to_queue(id, Some(run), None, &known, cx);
                 }
             }
             done.push(id);

@@ -8,6 +8,7 @@ use super::admit::Admitted;
 use super::core::Core;
 use super::ending::Ending;
 use super::records::Outlook;
+use super::records::depend::Known;
 use super::records::steps::end_of_command;
 use super::types::{Cx, Effect, EndCause, StopCause};
 use slotd_model::change::Change;
@@ -73,6 +74,7 @@ impl Core {
                     id,
                     Some(Run { requeued: true, submit: None, run, steps: Vec::new() }),
                     None,
+                    &Known::default(),
                     cx,
                 );
             }
@@ -106,7 +108,7 @@ impl Core {
         let is_unbegun = matches!(cause, EndCause::NeverLaunched | EndCause::HostFault);
         if is_unbegun && job.request.kind != JobKind::Allocation {
             self.count_lost_launch(id);
-            return self.back_to_queue(id, None, None, cx);
+            return self.back_to_queue(id, None, None, &Known::default(), cx);
         }
         let ending = Ending::of_record(&record, cause);
         let is_rerun = match ending.state {
@@ -126,7 +128,8 @@ impl Core {
         let state = JobState::Ended(ending.state);
         let run = RunState { state, reason: ending.reason, ..run };
         let run = Run { requeued: recurs, submit: None, run, steps: Vec::new() };
-        self.back_to_queue(id, Some(run), Some(ending.state).filter(|_| !recurs), cx);
+        let rerun_after = Some(ending.state).filter(|_| !recurs);
+        self.back_to_queue(id, Some(run), rerun_after, &Known::default(), cx);
     }
 
     /// Releases an allocation whose command ended with this exit code.
@@ -298,12 +301,14 @@ impl Core {
 
     /// Returns a job that ran or has ended to the queue, PENDING under the same ID. `run` is the
     /// run to record, if there was one. `rerun_after` is how that run ended if only `--requeue`
-    /// makes the job run again. A job that recurs waits for its next time.
+    /// makes the job run again. A job that recurs waits for its next time. `known`: what the store
+    /// knows of the targets of its dependency, for a job that never began.
     pub(super) fn back_to_queue(
         &mut self,
         id: JobId,
         run: Option<Run>,
         rerun_after: Option<End>,
+        known: &Known,
         cx: &mut Cx,
     ) {
         self.records.close_steps(id, End::Cancelled, cx.now, cx);
@@ -322,7 +327,12 @@ impl Core {
             }
         }
         self.refuse_waiting_steps(id, cx);
-        self.records.keep_only_singleton(id);
+        if run.as_ref().is_none_or(|run| run.run.start.is_some()) {
+            self.records.keep_only_singleton(id);
+        } else {
+            self.records.learn(known);
+            self.records.set_waits(id, known);
+        }
         self.choose_anew(id);
         self.records.edit(id, |job| {
             // A job that was not launched is tried again unchanged.

@@ -461,7 +461,7 @@ fn command(d: &mut Double, event: Event) {
                 |job: &Job| job.run.state == JobState::Running || job.run.state.is_terminal();
             if let Some(job) = choose(d, which, may_run_again) {
                 let sel = JobRef::job(job.id);
-                let _ = d.act(|core, cx| core.requeue(&sel, false, cx));
+                let _ = d.act(|core, cx| core.requeue(&sel, false, &[], cx));
             }
         }
         Event::Suspend { which } => {

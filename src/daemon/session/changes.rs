@@ -62,6 +62,14 @@ impl Session {
             ControlAction::Update(updates) => {
                 self.facts_of(dependency_targets(updates.iter().filter_map(dependency_of))).await?
             }
+            ControlAction::Requeue | ControlAction::RequeueHold => {
+                let past = match self.past(jobs.clone()).await? {
+                    Ok(past) => past,
+                    Err(why) => return Ok(Err(why)),
+                };
+                self.facts_of(dependency_targets(past.iter().map(|job| &job.request.dependency)))
+                    .await?
+            }
             _ => Vec::new(),
         };
         let first = ControlJobs {

@@ -511,7 +511,7 @@ impl Records {
         self.put_waits(id, Some(waits).filter(|waits| !waits.terms.is_empty()));
     }
 
-    /// Drops the dependency of a requeued job: it was met once, and is not waited for again, as in
+    /// Drops the dependency of a requeued job that has begun: it was met once, and is not waited for again, as in
     /// Slurm. A singleton term stays, because it still applies.
     pub(crate) fn keep_only_singleton(&mut self, id: JobId) {
         if self.job(id).is_none_or(|job| job.request.dependency.is_empty()) {

@@ -64,7 +64,8 @@ fn top_leaves_a_held_job_held() {
 fn requeue_returns_a_running_or_ended_job_under_its_id() {
     let mut d = Double::new(1, 1000, 0);
     let id = d.submit(ask());
-    let requeue = |d: &mut Double, hold| d.act(|core, cx| core.requeue(&JobRef::job(id), hold, cx));
+    let requeue =
+        |d: &mut Double, hold| d.act(|core, cx| core.requeue(&JobRef::job(id), hold, &[], cx));
     assert_eq!(requeue(&mut d, false), Err(Refusal::Pending));
     d.plan();
     requeue(&mut d, false).unwrap();
@@ -80,7 +81,7 @@ fn requeue_returns_a_running_or_ended_job_under_its_id() {
     assert_eq!(requeue(&mut d, false).unwrap_err().to_string(), "Job is pending execution");
     let fixed = d.submit(ask().with(|r| r.no_requeue = true));
     d.plan();
-    let refused = d.act(|core, cx| core.requeue(&JobRef::job(fixed), false, cx));
+    let refused = d.act(|core, cx| core.requeue(&JobRef::job(fixed), false, &[], cx));
     assert_eq!(refused.unwrap_err().to_string(), "Requested operation is presently disabled");
 }
 
@@ -95,7 +96,7 @@ fn a_requeued_job_leaves_a_record_of_its_run() {
     else {
         panic!()
     };
-    d.act(|core, cx| core.requeue(&JobRef::job(id), false, cx)).unwrap();
+    d.act(|core, cx| core.requeue(&JobRef::job(id), false, &[], cx)).unwrap();
     end_step(&mut d, key, ExitCode::signal(15));
     d.end(id, EndCause::Stopped, ExitCode::status(3));
     let (of, run) = d.store.runs.pop().unwrap();
@@ -122,7 +123,7 @@ fn a_requeued_job_leaves_a_record_of_its_run() {
 
     d.plan();
     d.exit(id, 0);
-    d.act(|core, cx| core.requeue(&JobRef::job(id), false, cx)).unwrap();
+    d.act(|core, cx| core.requeue(&JobRef::job(id), false, &[], cx)).unwrap();
     let run = d.store.runs.pop().unwrap().1;
     assert_eq!(
         (run.run.restarts, run.requeued, run.run.state),
@@ -153,7 +154,7 @@ fn a_job_cancelled_while_being_requeued_does_not_return() {
     let mut d = Double::new(1, 1000, 0);
     let id = d.submit(ask());
     d.plan();
-    d.act(|core, cx| core.requeue(&JobRef::job(id), false, cx)).unwrap();
+    d.act(|core, cx| core.requeue(&JobRef::job(id), false, &[], cx)).unwrap();
     d.cancel(&JobRef::job(id)).unwrap();
     d.end(id, EndCause::Stopped, ExitCode::signal(15));
     assert_eq!(d.state(id), JobState::Ended(End::Cancelled));

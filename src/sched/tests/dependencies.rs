@@ -313,6 +313,40 @@ fn two_queued_singletons_never_block_each_other_and_run_one_after_the_other() {
 }
 
 #[test]
+fn a_job_cancelled_before_it_began_waits_for_its_dependency_when_requeued() {
+    let requeue = |d: &mut Double, id, ended: &[EndedJob]| {
+        d.act(|core, cx| core.requeue(&JobRef::job(id), false, ended, cx)).unwrap();
+        d.plan();
+    };
+    let mut d = Double::with(|config| config.min_job_age_secs = 1);
+    let target = d.submit(ask());
+    let [any, ok] = [AfterAny, AfterOk].map(|kind| d.submit(ask().after(kind, target)));
+    d.plan();
+    for id in [any, ok] {
+        d.cancel(&JobRef::job(id)).unwrap();
+        requeue(&mut d, id, &[]);
+        assert_eq!((d.state(id), d.reason(id)), (JobState::Pending, Reason::Dependency));
+    }
+    d.exit(target, 1);
+    assert_eq!((d.state(any), d.reason(ok)), (JobState::Running, Reason::DependencyNeverSatisfied));
+    // Only the store knows a target that has left the memory.
+    d.exit(any, 0);
+    d.wait(10);
+    assert!(d.core.job(target).is_none());
+    for (is_ok, state) in [(false, JobState::Pending), (true, JobState::Running)] {
+        d.cancel(&JobRef::job(ok)).unwrap();
+        let fact = EndedJob { id: target, array: None, ok: is_ok, start: None, ended: d.now };
+        requeue(&mut d, ok, &[fact]);
+        assert_eq!(d.state(ok), state);
+    }
+    // Once it has begun, the dependency does not matter any more.
+    requeue(&mut d, ok, &[]);
+    d.end(ok, EndCause::Stopped, ExitCode::OK);
+    d.plan();
+    assert_eq!(d.state(ok), JobState::Running);
+}
+
+#[test]
 fn a_requeued_singleton_goes_before_a_started_array_of_its_name() {
     let mut d = Double::new(2, 1000, 0);
     let first = d.submit(ask().name("one").singleton());
@@ -320,7 +354,7 @@ fn a_requeued_singleton_goes_before_a_started_array_of_its_name() {
     d.plan();
     d.exit(first, 0);
     let [task] = d.started()[1..] else { panic!("{:?}", d.started()) };
-    d.act(|core, cx| core.requeue(&JobRef::job(first), false, cx)).unwrap();
+    d.act(|core, cx| core.requeue(&JobRef::job(first), false, &[], cx)).unwrap();
     d.plan();
     for waiting in [first, array] {
         assert_eq!((d.state(waiting), d.reason(waiting)), (JobState::Pending, Reason::Dependency));
