@@ -1,9 +1,10 @@
 //! Users: each runs one command after another, and records the promises that slotd makes.
 
 use crate::model::{After, Answer, How, Plan, Submission, Touch, What};
-use crate::world::{CPUS, GPUS, Output, World, now};
+use crate::world::{CPUS, Crontab, GPUS, Output, QOS_JOBS, SEATS, World, now};
 use fastrand::Rng;
 use slotd_kit::proc;
+use std::fs;
 use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::Duration;
@@ -55,6 +56,7 @@ impl<'a> User<'a> {
             76..81 => self.touch(What::Resume),
             81..85 => self.touch(What::Update),
             85..87 => self.top(),
+            87..89 => self.crontab(),
             _ => self.look(),
         }
     }
@@ -69,6 +71,10 @@ impl<'a> User<'a> {
         if rng.u32(..5) == 0 {
             plan.gpus = rng.u32(1..=GPUS);
         }
+        if rng.u32(..8) == 0 {
+            plan.seats = rng.u32(1..=SEATS);
+        }
+        plan.has_qos = rng.u32(..8) == 0;
         if rng.u32(..12) == 0 {
             plan.ms = rng.u64(1000..2500);
         }
@@ -135,9 +141,16 @@ impl<'a> User<'a> {
             format!("locks={held}"),
             format!("sub={}", job.number),
         ]);
-        words.extend([format!("ms={ms}"), format!("code={}", plan.code), format!("of={CPUS}")]);
+        words.extend([format!("ms={ms}"), format!("code={}", plan.code)]);
         if locks {
-            words.extend([format!("cpus={}", plan.cpus), format!("gpus={}", plan.gpus)]);
+            let mut take = format!("take=cpu:{}/{CPUS},seat:{}/{SEATS}", plan.cpus, plan.seats);
+            if plan.has_qos {
+                take += &format!(",qos:1/{QOS_JOBS}");
+            }
+            if job.tasks.is_none() {
+                take += &format!(",t{}:1/1", job.number);
+            }
+            words.extend([take, format!("gpus={}", plan.gpus)]);
         }
         let flags = [(plan.ignores_term, "ignore"), (plan.leaves_child, "child")];
         words.extend(flags.into_iter().filter(|(set, _)| *set).map(|(_, word)| word.to_owned()));
@@ -162,6 +175,10 @@ impl<'a> User<'a> {
         if plan.gpus > 0 {
             options.extend(["-pgpu".to_owned(), format!("-G{}", plan.gpus)]);
         }
+        if plan.seats > 0 {
+            options.push(format!("-Lseat:{}", plan.seats));
+        }
+        options.extend(plan.has_qos.then(|| "-qfew".to_owned()));
         options
     }
 
@@ -213,6 +230,58 @@ impl<'a> User<'a> {
                 self.world.report(format!("submission {} ended with {code}: {out:?}", job.number))
             }
         }
+    }
+
+    /// Replaces or removes the crontab. Its old entries are cancelled.
+    fn crontab(&mut self) {
+        let mut crontab = self.world.crontab.lock().unwrap();
+        if self.world.is_over() {
+            return;
+        }
+        let count = self.rng.u32(..4);
+        let jobs: Vec<Submission> = (0..count)
+            .map(|_| {
+                let plan = Plan { requeue: false, ..self.plan(How::Cron) };
+                self.enter(How::Cron, plan, None)
+            })
+            .collect();
+        let text: String = jobs.iter().map(|job| self.entry(job)).collect();
+        let file = self.world.slotd.base.join("crontab");
+        fs::write(&file, &text).expect("a file");
+        let sent = now();
+        let (name, args) = match count {
+            0 => ("scrontab", "-r".to_owned()),
+            _ => ("scrontab", file.display().to_string()),
+        };
+        let out = self.world.run(name, &[args]);
+        let acked = out.code == Some(0);
+        for number in &crontab.entries {
+            let touch =
+                Touch { what: What::Cancel, task: None, sent, acked: acked.then_some(out.ended) };
+            self.world.jobs()[*number as usize - 1].touches.push(touch);
+        }
+        let numbers = jobs.iter().map(|job| job.number);
+        match out.code {
+            Some(0) => *crontab = Crontab { text: Some(text), entries: numbers.collect() },
+            Some(1) if !out.killed => {
+                self.world.counts.add("crontabs refused");
+                numbers.for_each(|number| self.answer(number, Answer::Refused));
+            }
+            _ => {
+                crontab.text = None;
+                crontab.entries.extend(numbers);
+                if !out.killed {
+                    self.world.report(format!("scrontab ended with {out:?}"));
+                }
+            }
+        }
+    }
+
+    /// Returns the lines of the crontab for a job that runs every minute.
+    fn entry(&self, job: &Submission) -> String {
+        let options = Self::options(job).join(" ");
+        let words: Vec<String> = self.play(job, true).iter().map(|w| format!("'{w}'")).collect();
+        format!("#SCRON -o /dev/null {options}\n* * * * * exec {}\n", words.join(" "))
     }
 
     /// Runs a command with srun, and records its exit code.

@@ -5,7 +5,9 @@
 //!   not.
 //! * Each run of a job begins at most once. An undisturbed job begins once, ends as its script
 //!   does, and runs again only if `--requeue` was given.
-//! * No CPU or GPU is used by two jobs.
+//! * No CPU, GPU or license is used by two jobs, and no two runs of a job overlap.
+//! * A QOS never runs more jobs than it allows.
+//! * The crontab is the one last installed, and each of its entries has one job.
 //! * Two singleton jobs with the same name never overlap.
 //! * No job begins after its cancellation was acknowledged, while it is held, before its begin
 //!   time, or before its dependency is satisfied.
@@ -86,8 +88,10 @@ impl<'a> Case<'a> {
         self.runs();
         self.known();
         self.client();
-        if matches!(self.job.how, How::Batch | How::Run) {
+        if matches!(self.job.how, How::Batch | How::Run | How::Cron) {
             self.waits();
+        }
+        if matches!(self.job.how, How::Batch | How::Run) {
             self.end();
         }
     }

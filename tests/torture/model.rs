@@ -27,6 +27,8 @@ pub enum How {
     AllocCommand,
     /// `salloc --no-shell`.
     AllocBare,
+    /// An entry of `scrontab`. Its job ID is not printed.
+    Cron,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -60,6 +62,10 @@ impl After {
 pub struct Plan {
     pub cpus: u32,
     pub gpus: u32,
+    /// Licenses of the only kind.
+    pub seats: u32,
+    /// Whether it has the QOS that limits the number of running jobs.
+    pub has_qos: bool,
     /// The run time in milliseconds.
     pub ms: u64,
     /// The exit code of its script.

@@ -37,6 +37,7 @@ fn words(line: &str) -> Vec<String> {
 /// Waits until the queue is empty and all users have finished. Jobs that would wait forever are
 /// released or cancelled.
 pub fn settle(world: &World, users_are_done: impl Fn() -> bool) {
+    remove_crontab(world);
     let begun = Instant::now();
     loop {
         let queue = world.run("squeue", &words("-h -r -o %A|%T|%r|%k"));
@@ -59,6 +60,37 @@ pub fn settle(world: &World, users_are_done: impl Fn() -> bool) {
             unblock(world, line, begun.elapsed() > BEGIN);
         }
         thread::sleep(POLL_INTERVAL);
+    }
+}
+
+/// Checks that the crontab is as last answered, with one job per entry, then removes it.
+fn remove_crontab(world: &World) {
+    let mut crontab = world.crontab.lock().unwrap();
+    if let Some(text) = &crontab.text {
+        let listed = world.run("scrontab", &words("-l"));
+        if listed.stdout != *text {
+            world.report(format!("the crontab is not {text:?}: {listed:?}"));
+        }
+        let queue = world.run("squeue", &words("-h -o %k"));
+        for number in &crontab.entries {
+            let name = format!("t{number}");
+            let count = queue.stdout.lines().filter(|line| **line == name).count();
+            if count != 1 {
+                world.report(format!("the entry {name} has {count} jobs: {queue:?}"));
+            }
+        }
+    }
+    let sent = now();
+    let removed = world.run("scrontab", &words("-r"));
+    let mut jobs = world.jobs();
+    for number in std::mem::take(&mut crontab.entries) {
+        let acked = (removed.code == Some(0)).then_some(removed.ended);
+        let touch = Touch { what: What::Cancel, task: None, sent, acked };
+        jobs[number as usize - 1].touches.push(touch);
+    }
+    drop(jobs);
+    if removed.code != Some(0) {
+        world.report(format!("scrontab -r: {removed:?}"));
     }
 }
 

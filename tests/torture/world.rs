@@ -18,6 +18,10 @@ use std::time::{Duration, Instant};
 pub const CPUS: u32 = 4;
 pub const GPUS: u32 = 2;
 
+/// The licenses, and the maximum number of running jobs with the QOS, in `slotd.toml`.
+pub const SEATS: u32 = 3;
+pub const QOS_JOBS: u32 = 2;
+
 /// The longest time that a non-waiting command may take: a little more than commands wait for a
 /// daemon.
 const PATIENCE: Duration = Duration::from_secs(150);
@@ -66,6 +70,15 @@ pub struct Output {
     pub ended: u64,
 }
 
+/// The crontab of the only user.
+#[derive(Debug, Default)]
+pub struct Crontab {
+    /// The text; `None` if a change was not answered, so that it may have taken effect.
+    pub text: Option<String>,
+    /// The submissions that it may list.
+    pub entries: Vec<u32>,
+}
+
 pub struct World {
     pub slotd: Slotd,
     /// The log that the jobs write.
@@ -76,6 +89,8 @@ pub struct World {
     size: (u64, u64),
     pub counts: Counts,
     pub jobs: Mutex<Vec<Submission>>,
+    /// Locked while a command changes it.
+    pub crontab: Mutex<Crontab>,
     /// Running commands, and whether a fault killed them.
     clients: Mutex<BTreeMap<i32, bool>>,
     pub daemon: Mutex<Option<Child>>,
@@ -101,7 +116,12 @@ pub struct World {
 impl World {
     /// Creates the directories, and a separate disk if mounting is permitted. Starts no daemon.
     pub fn prepare(seconds: u64) -> World {
-        let slotd = Setup::default().set("SLOTD_GPU_COUNT", GPUS).set("SLOTD_CPUS", CPUS).prepare();
+        let config = format!(
+            "[[license]]\nname = \"seat\"\ncount = {SEATS}\n\
+             [[qos]]\nname = \"few\"\nmax_jobs_per_user = {QOS_JOBS}\npriority = 10\n"
+        );
+        let setup = Setup::default().set("SLOTD_GPU_COUNT", GPUS).set("SLOTD_CPUS", CPUS);
+        let slotd = setup.toml(&config).prepare();
         let (log, locks) = (slotd.path("events"), slotd.path("locks"));
         fs::write(&log, "").expect("the log");
         for made in [locks.clone(), slotd.path("out"), slotd.base.join("outputs")] {
@@ -118,6 +138,7 @@ impl World {
             slotd,
             counts: Counts::default(),
             jobs: Mutex::default(),
+            crontab: Mutex::new(Crontab { text: Some(String::new()), entries: vec![] }),
             clients: Mutex::default(),
             daemon: Mutex::default(),
             clock: Mutex::new(Clock(vec![(0, 0)])),

@@ -1,11 +1,12 @@
 //! A job that logs its own start and end:
-//! `helper play log=FILE locks=DIR sub=N cpus=N gpus=N ms=N code=N …`.
+//! `helper play log=FILE locks=DIR sub=N ms=N code=N …`.
 //!
-//! It appends a line to the log when it begins and one before it ends. It takes a lock for each CPU
-//! and GPU allocated to it, and logs a clash if none is free, because another job uses the same
-//! one. Its children inherit the locks, so a lock is released only when all processes of the job
-//! have exited. Optional words:
+//! It appends a line to the log when it begins and one before it ends. Optional words:
 //!
+//! - `take=KIND:N/ALL,…`: it takes N of the ALL locks of each kind, one for each unit that it was
+//!   allocated, and logs a clash if so many are not free, because other jobs use them. Its children
+//!   inherit the locks, so a lock is released only when all processes of the job have exited;
+//! - `gpus=N`: it takes the locks of the N GPUs whose numbers it was given;
 //! - `task=N`: the array task, if the environment does not contain it;
 //! - `ignore`: SIGTERM is ignored;
 //! - `child`: a child is left behind that does not exit by itself;
@@ -110,27 +111,12 @@ impl Player<'_> {
     }
 
     fn take_locks(&self) {
-        if let Some(cpus) = self.words.get("cpus").filter(|cpus| **cpus != "0") {
-            let all = self.number("of") as usize;
-            let wanted = self.number("cpus") as usize;
-            let mut held = Vec::new();
-            for _ in 0..TRIES {
-                for cpu in 0..all {
-                    if held.len() < wanted
-                        && !held.contains(&cpu)
-                        && self.lock(&format!("cpu.{cpu}"))
-                    {
-                        held.push(cpu);
-                    }
-                }
-                if held.len() == wanted {
-                    break;
-                }
-                sleep(Duration::from_millis(1));
-            }
-            if held.len() < wanted {
-                self.log("clash", &format!("cpus:{}-of-{cpus}", held.len()));
-            }
+        let take = self.words.get("take").copied().unwrap_or_default();
+        for word in take.split(',').filter(|word| !word.is_empty()) {
+            let (kind, numbers) = word.split_once(':').expect("take=KIND:N/ALL");
+            let (wanted, all) = numbers.split_once('/').expect("take=KIND:N/ALL");
+            let number = |text: &str| text.parse().unwrap_or_else(|e| panic!("{word}: {e}"));
+            self.take(kind, number(wanted), number(all));
         }
         let wanted = self.number("gpus") as usize;
         if wanted > 0 {
@@ -141,6 +127,24 @@ impl Player<'_> {
                 self.log("clash", &format!("gpus:{held}-of-{wanted}:given:{given}"));
             }
         }
+    }
+
+    /// Takes this many of all locks of a kind.
+    fn take(&self, kind: &str, wanted: usize, all: usize) {
+        let mut held = Vec::new();
+        for _ in 0..TRIES {
+            for unit in 0..all {
+                let is_new = held.len() < wanted && !held.contains(&unit);
+                if is_new && self.lock(&format!("{kind}.{unit}")) {
+                    held.push(unit);
+                }
+            }
+            if held.len() == wanted {
+                return;
+            }
+            sleep(Duration::from_millis(1));
+        }
+        self.log("clash", &format!("{kind}:{}-of-{wanted}", held.len()));
     }
 
     /// Takes a lock that is held until this process and its children have exited.
