@@ -65,6 +65,11 @@ pub fn settle(world: &World, users_are_done: impl Fn() -> bool) {
 
 /// Checks that the crontab is as last answered, with one job per entry, then removes it.
 fn remove_crontab(world: &World) {
+    // The last fault may have ended the daemon.
+    let (begun, is_up) = (Instant::now(), || world.run("squeue", &words("-h")).code == Some(0));
+    while !is_up() && begun.elapsed() < PATIENCE {
+        thread::sleep(POLL_INTERVAL);
+    }
     let mut crontab = world.crontab.lock().unwrap();
     if let Some(text) = &crontab.text {
         let listed = world.run("scrontab", &words("-l"));
