@@ -437,6 +437,15 @@ pub struct Commit {
 #[rtype(result = "Result<usize, StoreError>")]
 pub struct RemoveRecords(pub Vec<JobId>);
 
+/// Delete up to `most` earlier runs of unended jobs that ended before `before`. Answered with their
+/// number.
+#[derive(Message)]
+#[rtype(result = "Result<usize, StoreError>")]
+pub struct RemoveRuns {
+    pub before: Timestamp,
+    pub most: usize,
+}
+
 /// Store what git reported about the work tree of these submissions at the time `at`, and the diff
 /// of the tree against the commit.
 #[derive(Message)]

@@ -45,7 +45,7 @@ pub struct Growth {
     grown: Notify,
 }
 
-/// The number of new jobs after which to check for too many jobs.
+/// The number of new jobs and ended runs after which to check for too many jobs.
 const MANY: u64 = 1000;
 
 impl Growth {
@@ -62,7 +62,7 @@ impl Growth {
         }
     }
 
-    /// Waits until there are [`MANY`] more jobs than at [`Self::begin`].
+    /// Waits until there are [`MANY`] more jobs and runs than at [`Self::begin`].
     pub async fn grown(&self) {
         while self.inserted.load(Ordering::Relaxed) < MANY {
             self.grown.notified().await;
@@ -73,8 +73,8 @@ impl Growth {
         if changes.is_empty() {
             return;
         }
-        let new =
-            changes.iter().filter(|change| matches!(change, Change::Insert { .. })).count() as u64;
+        let is_new = |c: &&Change| matches!(c, Change::Insert { .. } | Change::EndRun { .. });
+        let new = changes.iter().filter(is_new).count() as u64;
         let before = self.inserted.fetch_add(new, Ordering::Relaxed);
         if before < MANY && before + new >= MANY {
             self.grown.notify_one();
@@ -277,6 +277,18 @@ impl Handler<RemoveRecords> for StoreActor {
 
     fn handle(&mut self, RemoveRecords(ids): RemoveRecords, _: &mut Self::Context) -> Self::Result {
         self.store.remove(&ids)
+    }
+}
+
+impl Handler<RemoveRuns> for StoreActor {
+    type Result = Result<usize, StoreError>;
+
+    fn handle(
+        &mut self,
+        RemoveRuns { before, most }: RemoveRuns,
+        _: &mut Self::Context,
+    ) -> Self::Result {
+        self.store.remove_runs(before, most)
     }
 }
 

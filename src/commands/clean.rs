@@ -53,7 +53,7 @@ pub fn run(args: &CleanArgs) -> Done {
         can_ask()?;
         let planned = clean(&all(true))?;
         print(&text(&planned, true))?;
-        if (planned.jobs, planned.bytes) == (0, 0) {
+        if (planned.jobs, planned.runs, planned.bytes) == (0, 0, 0) {
             return Ok(0);
         }
         if !confirms()? {
@@ -143,13 +143,18 @@ fn text(cleaned: &Cleaned, dry_run: bool) -> String {
     let ends = cleaned.ends.filter(|_| dry_run).map(|(first, last)| {
         format!("the first ended at {}, the last at {}\n", iso(first, &zone), iso(last, &zone))
     });
+    let runs = match (cleaned.runs, dry_run) {
+        (0, _) => String::new(),
+        (runs, true) => format!("earlier runs of unended jobs to delete: {runs}\n"),
+        (runs, false) => format!("earlier runs of unended jobs deleted: {runs}\n"),
+    };
     let recent = left("job", &cleaned.recent, |them, _| {
         format!("squeue still shows {them} (SLOTD_MIN_JOB_AGE)")
     });
     let needed = left("job", &cleaned.needed, |them, their| {
         format!("a pending job depends on {them} or {their} array has unfinished tasks")
     });
-    done + &ends.unwrap_or_default() + &recent + &needed
+    done + &runs + &ends.unwrap_or_default() + &recent + &needed
 }
 
 fn count(jobs: u64) -> String {

@@ -5,7 +5,7 @@
 //! next thing is due, and the store reports the first change after that.
 
 use crate::actors::messages::{
-    DropEnvironments, LeaveMemory, OverwriteDeleted, RemoveRecords, Shrink,
+    DropEnvironments, LeaveMemory, OverwriteDeleted, RemoveRecords, RemoveRuns, Shrink,
 };
 use crate::actors::store::Growth;
 use crate::actors::{SchedulerActor, StoreActor};
@@ -98,6 +98,8 @@ trait Remover {
     /// Returns the given jobs that are not in memory.
     async fn spare(&self, ids: Vec<JobId>) -> Result<Vec<JobId>, HistoryError>;
     async fn remove(&self, ids: Vec<JobId>) -> Result<usize, HistoryError>;
+    /// Deletes a batch of the earlier runs of unended jobs. Returns their number.
+    async fn remove_runs(&self, before: Timestamp) -> Result<usize, HistoryError>;
     async fn drop_environments(&self, ids: Vec<JobId>) -> Result<(), HistoryError>;
     /// Returns whether there may be more to shrink.
     async fn shrink(&self) -> Result<bool, HistoryError>;
@@ -128,6 +130,10 @@ impl Remover for Actors {
         Ok(self.store.send(RemoveRecords(ids)).await??)
     }
 
+    async fn remove_runs(&self, before: Timestamp) -> Result<usize, HistoryError> {
+        Ok(self.store.send(RemoveRuns { before, most: BATCH }).await??)
+    }
+
     async fn drop_environments(&self, ids: Vec<JobId>) -> Result<(), HistoryError> {
         Ok(self.store.send(DropEnvironments(ids)).await??)
     }
@@ -152,6 +158,10 @@ impl Remover for RefCell<Store> {
 
     async fn remove(&self, ids: Vec<JobId>) -> Result<usize, HistoryError> {
         Ok(self.borrow_mut().remove(&ids)?)
+    }
+
+    async fn remove_runs(&self, before: Timestamp) -> Result<usize, HistoryError> {
+        Ok(self.borrow_mut().remove_runs(before, BATCH)?)
     }
 
     async fn drop_environments(&self, ids: Vec<JobId>) -> Result<(), HistoryError> {
@@ -248,8 +258,8 @@ impl<H: Remover> Cleaner<H> {
     }
 
     /// Deletes ended jobs, or computes what that would free. Skips jobs whose directory cannot be
-    /// deleted.
-    async fn remove(&self, what: Clean) -> Result<Cleaned, HistoryError> {
+    /// deleted. Also deletes the earlier runs of unended jobs that ended before `runs`.
+    async fn remove(&self, what: Clean, runs: Timestamp) -> Result<Cleaned, HistoryError> {
         let Clean { before, except, dry_run } = what;
         let except: BTreeSet<JobId> = except.into_iter().collect();
         let path = self.paths.jobs_dir();
@@ -297,18 +307,36 @@ impl<H: Remover> Cleaner<H> {
             let count = if dry_run { spare.len() } else { self.remover.remove(spare).await? };
             cleaned.jobs += u64::try_from(count).unwrap_or(0);
         }
-        self.has_deleted.set(self.has_deleted.get() || cleaned.jobs > 0 && !dry_run);
+        cleaned.runs = self.remove_runs(runs, dry_run).await?;
+        let has_deleted = cleaned.jobs + cleaned.runs > 0 && !dry_run;
+        self.has_deleted.set(self.has_deleted.get() || has_deleted);
         match self.clean_copies(dry_run.then_some(&removed)).await {
             Ok(bytes) => cleaned.bytes += bytes,
             Err(why) => failures.push(why),
         }
-        if cleaned.jobs > 0 && !dry_run {
+        if has_deleted {
             while self.remover.shrink().await? {}
         }
         let mut failures = failures.into_iter();
         match failures.next() {
             None => Ok(cleaned),
             Some(first) => Err(incomplete(&cleaned, first, failures.len())),
+        }
+    }
+
+    /// Deletes the earlier runs of unended jobs that ended before `before`, or counts them. A recurring
+    /// job never ends, so its runs are not deleted with it.
+    async fn remove_runs(&self, before: Timestamp, dry_run: bool) -> Result<u64, HistoryError> {
+        if dry_run {
+            return self.read(move |reader| reader.runs_before(before)).await;
+        }
+        let mut removed = 0;
+        loop {
+            let batch = self.remover.remove_runs(before).await?;
+            removed += batch as u64;
+            if batch < BATCH {
+                return Ok(removed);
+            }
         }
     }
 
@@ -331,7 +359,8 @@ impl<H: Remover> Cleaner<H> {
 
     /// Deletes ended jobs and every copy of their data, or computes what that would free.
     async fn clean(&self, what: Clean) -> Result<Cleaned, HistoryError> {
-        let removed = self.remove(what).await;
+        let runs = what.before;
+        let removed = self.remove(what, runs).await;
         let finished = self.finish().await;
         let cleaned = removed?;
         finished.map_err(|why| incomplete(&cleaned, why, 0))?;
@@ -377,21 +406,28 @@ impl<H: Remover> Cleaner<H> {
             self.drop_environments(minus(now, keep.environment)).await?;
         }
         let by_age = keep.age.map(|age| minus(now, age));
-        let by_number = match keep.jobs {
-            // The first one beyond the limit is deleted, too.
-            Some(jobs) => self
-                .read(move |reader| reader.end_beyond(jobs))
-                .await?
-                .map(|end| Timestamp(end.0 + 1)),
-            None => None,
+        let beyond = match keep.jobs {
+            Some(most) => {
+                let ends = self.read(move |reader| {
+                    Ok([reader.end_beyond(most)?, reader.run_end_beyond(most)?])
+                });
+                ends.await?
+            }
+            None => [None, None],
         };
-        if let Some(before) = by_age.max(by_number) {
-            let cleaned = self.remove(Clean { before, except: Vec::new(), dry_run: false }).await?;
-            if cleaned.jobs > 0 {
+        // The first one beyond the limit is deleted, too.
+        let [jobs, runs] = beyond.map(|end| by_age.max(end.map(|end| Timestamp(end.0 + 1))));
+        if jobs.or(runs).is_some() {
+            let never = Timestamp(i64::MIN);
+            let (before, runs) = (jobs.unwrap_or(never), runs.unwrap_or(never));
+            let what = Clean { before, except: Vec::new(), dry_run: false };
+            let cleaned = self.remove(what, runs).await?;
+            if cleaned.jobs + cleaned.runs > 0 {
                 log::info!(
-                    "old jobs deleted: {}; bytes in their directories: {}",
+                    "old jobs deleted: {}; bytes in their directories: {}; earlier runs deleted: {}",
                     cleaned.jobs,
-                    cleaned.bytes
+                    cleaned.bytes,
+                    cleaned.runs
                 );
             }
         }
@@ -408,7 +444,8 @@ impl<H: Remover> Cleaner<H> {
                 due
             }
         };
-        let first = self.read(|reader| reader.first_end()).await?;
+        let firsts = self.read(|reader| Ok([reader.first_end()?, reader.first_run_end()?])).await?;
+        let first = firsts.into_iter().flatten().min();
         let record = first.zip(keep.age).map(|(end, age)| end.plus(age));
         Ok([environment, record].into_iter().flatten().min())
     }

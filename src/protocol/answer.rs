@@ -159,6 +159,9 @@ pub struct Cleaned {
     /// The cutoff: only jobs that ended before this instant.
     pub before: Timestamp,
     pub jobs: u64,
+    /// Earlier runs of jobs that have not ended.
+    #[serde(default)]
+    pub runs: u64,
     /// The times at which the first and the last of them ended.
     pub ends: Option<(Timestamp, Timestamp)>,
     /// The total size of their directories.

@@ -111,7 +111,9 @@ diesel::table! {
 
 diesel::joinable!(jobs -> requests (request_id));
 diesel::joinable!(steps -> jobs (job_id));
+diesel::joinable!(runs -> jobs (job_id));
 diesel::allow_tables_to_appear_in_same_query!(jobs, requests, steps);
+diesel::allow_tables_to_appear_in_same_query!(runs, jobs);
 diesel::allow_tables_to_appear_in_same_query!(jobs, launches);
 diesel::allow_tables_to_appear_in_same_query!(launches, texts);
 diesel::allow_tables_to_appear_in_same_query!(sources, jobs);

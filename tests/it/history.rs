@@ -199,6 +199,52 @@ fn the_oldest_jobs_beyond_the_limit_are_deleted_automatically() {
     assert!(shown.contains("SlotdKeepJobs           = 2\n"), "{shown}");
 }
 
+/// Runs a job this many times, and leaves it held under its ID. Returns the ID.
+fn held_again(slotd: &Slotd, runs: u32) -> u32 {
+    let id = slotd.wrap(&["-o", "/dev/null"], "true");
+    for run in 0..runs {
+        slotd.wait("the end of a run", || {
+            let job = slotd.job(id);
+            (job.state() == "COMPLETED" && job.restarts() == u64::from(run)).then_some(())
+        });
+        slotd.line(&format!("scontrol requeuehold {id}")).ok();
+        if run + 1 < runs {
+            slotd.line(&format!("scontrol release {id}")).ok();
+        }
+    }
+    id
+}
+
+/// Returns the number of rows that `sacct --duplicates` prints for a job.
+fn runs(slotd: &Slotd, id: u32) -> usize {
+    slotd.line(&format!("sacct -nPXD -j {id} -o jobid")).ok().lines().len()
+}
+
+#[test]
+fn earlier_runs_of_a_job_that_has_not_ended_are_deleted_too() {
+    let slotd = forgetful().start();
+    let id = held_again(&slotd, 3);
+    slotd.wait("the runs in the database", || (runs(&slotd, id) == 4).then_some(()));
+    let printed = slotd.line("slotd clean --older-than 0s --dry-run").ok().stdout;
+    assert!(printed.ends_with("earlier runs of unended jobs to delete: 3\n"), "{printed}");
+    let printed = slotd.line("slotd clean --older-than 1d --yes").ok().stdout;
+    assert!(!printed.contains("runs"), "{printed}");
+    let printed = slotd.line("slotd clean --older-than 0s --yes").ok().stdout;
+    assert!(printed.ends_with("earlier runs of unended jobs deleted: 3\n"), "{printed}");
+    assert_eq!((runs(&slotd, id), slotd.state(id)), (1, "PENDING".to_owned()));
+}
+
+#[test]
+fn the_oldest_runs_beyond_the_limit_are_deleted_but_no_job_for_their_sake() {
+    let mut slotd = forgetful().set("SLOTD_KEEP_JOBS", 2).start();
+    let old = ended(&slotd, 1)[0];
+    let id = held_again(&slotd, 4);
+    slotd.stop();
+    slotd.start_daemon();
+    slotd.wait("the oldest to be deleted", || (runs(&slotd, id) == 3).then_some(()));
+    assert_eq!(numbers(&slotd), [old, id]);
+}
+
 /// Replaces a directory of slotd with a link to a directory of the user that contains files.
 fn replace_by_link(slotd: &Slotd, dir: &Path) -> PathBuf {
     let scratch = slotd.base.join("scratch");
