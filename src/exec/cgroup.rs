@@ -5,6 +5,7 @@
 //! <base>/job_12               memory.max, memory.swap.max, cpu.max, cpu.weight, cpuset.cpus, pids.max, io.weight of the job
 //! <base>/job_12/step_batch    the batch script and its children; memory.oom.group if an OOM kill is to kill the whole step
 //! <base>/job_12/step_0        the tasks of an srun; memory.max if the step has its own --mem
+//! <base>/job_12/step_batch/…  see `managed`: steps of a manager that have a memory limit
 //! ```
 //!
 //! Only cgroup v2 is supported. The kernel does the work: the daemon creates the cgroups and the
@@ -27,6 +28,7 @@ use cgroups_rs::fs::freezer::FreezerController;
 use cgroups_rs::fs::memory::MemController;
 use cgroups_rs::fs::pid::PidController;
 use cgroups_rs::fs::{Cgroup, ControllIdentifier, Controller, MaxValue, Subsystem};
+use nix::sys::statfs::{CGROUP2_SUPER_MAGIC, statfs};
 use slotd_model::StepId;
 use slotd_model::tres::Allocation;
 use slotd_sys::system::reason;
@@ -40,8 +42,10 @@ use tokio::io::unix::AsyncFd;
 mod auto;
 mod base;
 mod hierarchy;
+mod managed;
 
 pub use base::{CgroupBase, MaxProcesses, Place, Rules};
+pub use managed::ManagedSteps;
 
 /// The period of `cpu.max` in microseconds. This is the kernel's default.
 const PERIOD_US: u64 = 100_000;
@@ -236,11 +240,6 @@ impl JobCgroup {
     /// Removes it and the cgroups of its steps. Returns false if it is still in use: a killed
     /// process leaves its cgroup only when it is reaped.
     pub fn remove(&self) -> bool {
-        for entry in fs::read_dir(&self.dir).into_iter().flatten().flatten() {
-            if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
-                let _ = fs::remove_dir(entry.path());
-            }
-        }
         remove(&self.dir)
     }
 
@@ -275,7 +274,7 @@ pub struct StepCgroup {
 impl StepCgroup {
     /// Counts OOM kills from now on.
     pub(super) fn at(dir: PathBuf) -> Self {
-        let past_ooms = oom_kills(&dir);
+        let past_ooms = managed::own_oom_kills(&dir);
         let past_limit_ooms = dir.parent().map_or(0, limit_ooms);
         StepCgroup { dir, past_ooms, past_limit_ooms }
     }
@@ -284,9 +283,10 @@ impl StepCgroup {
         hierarchy::open(&self.dir)
     }
 
-    /// Returns the number of OOM-killed processes of the step.
+    /// Returns the number of OOM-killed processes of the step. Limited steps of a manager in it have
+    /// counts of their own.
     pub(super) fn oom_kills(&self) -> u64 {
-        oom_kills(&self.dir).saturating_sub(self.past_ooms)
+        managed::own_oom_kills(&self.dir).saturating_sub(self.past_ooms)
     }
 
     /// Returns whether the job as a whole exceeded its memory limit.
@@ -354,7 +354,19 @@ fn set(dir: &Path, file: &str, value: &str) -> Result<(), CgroupError> {
         .map_err(|e| failed(dir, format_args!("could not set {file} to {value}: {}", reason(&e))))
 }
 
+fn is_cgroup(dir: &Path) -> nix::Result<bool> {
+    statfs(dir).map(|stat| stat.filesystem_type() == CGROUP2_SUPER_MAGIC)
+}
+
+/// Removes a cgroup and those below it. Returns false if it is still in use. Deletes nothing below a
+/// directory that is no cgroup.
 fn remove(dir: &Path) -> bool {
+    let below = (is_cgroup(dir) == Ok(true)).then(|| fs::read_dir(dir).ok()).flatten();
+    for entry in below.into_iter().flatten().flatten() {
+        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            remove(&entry.path());
+        }
+    }
     match fs::remove_dir(dir) {
         Ok(()) => true,
         Err(e) => e.kind() == io::ErrorKind::NotFound,

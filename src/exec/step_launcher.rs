@@ -10,6 +10,8 @@
 //!  (launcher)                ◄──facts──
 //! ```
 
+use crate::cgroup::ManagedSteps;
+use crate::job_dirs;
 use crate::job_files::Files;
 use crate::launch_spec::{LaunchSpec, TaskSpec};
 use crate::meter::own_peak_kb;
@@ -30,7 +32,7 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// A request from the manager.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -51,6 +53,8 @@ pub enum Order {
 pub struct Launch {
     pub number: u32,
     pub pattern: usize,
+    /// Its memory limit in MiB, if it has one.
+    pub mem_mb: Option<u64>,
     pub argv: Vec<String>,
     pub work_dir: PathBuf,
     pub tasks: Vec<TaskSpec>,
@@ -89,6 +93,8 @@ struct Running {
     pids: Vec<i32>,
     left: usize,
     end: Ended,
+    /// It has a cgroup of its own.
+    is_limited: bool,
 }
 
 struct StepLauncher {
@@ -97,6 +103,8 @@ struct StepLauncher {
     /// `KEY=VALUE` entries, each terminated by a null byte.
     env: Vec<u8>,
     patterns: Vec<LaunchSpec>,
+    /// Limits the memory of steps, if this process is in a cgroup of its job.
+    cgroups: Option<ManagedSteps>,
     running: HashMap<u32, Running>,
     /// The numbers of the steps by the PIDs of their tasks.
     numbers: HashMap<i32, u32>,
@@ -115,12 +123,18 @@ fn signals() -> SigSet {
 }
 
 /// Serves the manager, a child of this process, until it has ended and nothing is left of its
-/// steps. `env` is their environment: `KEY=VALUE` entries, each terminated by a null byte. Returns
-/// how the manager ended, and the steps that were killed after it, with their usage.
+/// steps. `env` is their environment: `KEY=VALUE` entries, each terminated by a null byte. `job_dir`
+/// is the directory of its job. Returns how the manager ended, and the steps that were killed after
+/// it, with their usage.
 ///
 /// # Errors
 /// Fails if this process cannot do its work. Nothing was started then.
-pub fn serve(manager: i32, link: UnixStream, env: Vec<u8>) -> io::Result<(ExitCode, Vec<Ended>)> {
+pub fn serve(
+    manager: i32,
+    link: UnixStream,
+    env: Vec<u8>,
+    job_dir: &Path,
+) -> io::Result<(ExitCode, Vec<Ended>)> {
     prctl::set_child_subreaper(true)?;
     signals().thread_block()?;
     // The steps inherit this.
@@ -133,6 +147,7 @@ pub fn serve(manager: i32, link: UnixStream, env: Vec<u8>) -> io::Result<(ExitCo
         link,
         env,
         patterns: Vec::new(),
+        cgroups: job_dirs::cgroup(job_dir).and_then(|job| ManagedSteps::of_this_process(&job)),
         running: HashMap::new(),
         numbers: HashMap::new(),
         failures: (File::from(read), write),
@@ -224,7 +239,7 @@ impl StepLauncher {
             ended: started,
             error: None,
         };
-        let Launch { number, pattern, argv, work_dir, tasks } = launch;
+        let Launch { number, pattern, mem_mb, argv, work_dir, tasks } = launch;
         let Some(spec) = self.patterns.get_mut(pattern) else {
             let error = Some(format!("there is no launch pattern {pattern}"));
             return self.report(&Fact::Ended(Box::new(Ended {
@@ -233,8 +248,16 @@ impl StepLauncher {
                 ..end
             })));
         };
-        (spec.argv, spec.work_dir, spec.tasks) = (argv, work_dir, tasks);
-        let (pids, error) = self.start(pattern);
+        let cgroup = self.cgroups.as_mut().zip(mem_mb).map(|(all, mb)| all.create(number, mb));
+        let is_limited = cgroup.is_some();
+        let (pids, error) = match cgroup.transpose() {
+            Ok(cgroup) => {
+                spec.cgroup = cgroup;
+                (spec.argv, spec.work_dir, spec.tasks) = (argv, work_dir, tasks);
+                self.start(pattern)
+            }
+            Err(e) => (Vec::new(), Some(e.to_string())),
+        };
         if let Some(error) = error {
             for pid in &pids {
                 proc::kill(*pid, libc::SIGKILL);
@@ -247,7 +270,8 @@ impl StepLauncher {
             })));
         }
         self.numbers.extend(pids.iter().map(|pid| (*pid, number)));
-        self.running.insert(number, Running { left: pids.len(), pids: pids.clone(), end });
+        self.running
+            .insert(number, Running { left: pids.len(), pids: pids.clone(), end, is_limited });
         self.report(&Fact::Started { number, pids });
     }
 
@@ -333,13 +357,17 @@ impl StepLauncher {
         running.end.exit = running.end.exit.worse(exit);
         running.end.usage = running.end.usage.merge(usage_of(used));
         if running.left == 0
-            && let Some(Running { mut end, .. }) = self.running.remove(&number)
+            && let Some(Running { mut end, is_limited, .. }) = self.running.remove(&number)
         {
             end.ended = clock::now();
+            let cgroups = self.cgroups.as_ref().filter(|_| is_limited);
+            if cgroups.is_some_and(|all| all.finish(number)) {
+                end.exit = ExitCode::OUT_OF_MEMORY;
+            }
             if self.over.is_none() {
                 self.report(&Fact::Ended(Box::new(end)));
             } else {
-                self.running.insert(number, Running { pids: Vec::new(), left: 0, end });
+                self.running.insert(number, Running { pids: Vec::new(), left: 0, end, is_limited });
             }
         }
     }

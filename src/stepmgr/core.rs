@@ -504,6 +504,7 @@ impl Core {
     /// Returns the state to record for an attempt with this exit code.
     fn state_of(exit: ExitCode, stopped: Option<Stopped>) -> End {
         match stopped {
+            _ if exit == ExitCode::OUT_OF_MEMORY => End::OutOfMemory,
             Some(Stopped::Limit) => End::Timeout,
             Some(Stopped::Moved) if !exit.is_success() => End::NodeFail,
             Some(Stopped::User | Stopped::Halt | Stopped::Unstarted) if !exit.is_success() => {

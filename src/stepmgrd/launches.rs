@@ -108,6 +108,7 @@ impl Launches {
         orders.push(Order::Launch(Box::new(Launch {
             number,
             pattern,
+            mem_mb: settings.ask.mem_mb,
             argv: entry.command.argv(),
             work_dir,
             tasks,

@@ -7,7 +7,7 @@ use crate::client::connection::Connection;
 use nix::sys::signal::SigHandler;
 use slotd_exec::step_journal::{self, Entry, Journal, StepEnd};
 use slotd_exec::step_launcher::{self, Ended};
-use slotd_model::End;
+use slotd_model::{End, ExitCode};
 use slotd_protocol::answer::Answer;
 use slotd_protocol::request::Request;
 use slotd_sys::fork::{Memory, fork_into};
@@ -46,7 +46,8 @@ pub fn manage(setup: Setup, beginning: File, report: fn(RunError) -> u8) -> io::
     }?;
     let Some((own, managers)) = ends.take() else { return Ok(1) };
     drop((job, managers));
-    let (exit, killed) = step_launcher::serve(child.as_raw(), own, own_environment())?;
+    let job_dir = identity.paths.job_dir(identity.job);
+    let (exit, killed) = step_launcher::serve(child.as_raw(), own, own_environment(), &job_dir)?;
     start::on_broken_pipe(SigHandler::SigIgn);
     if exit.signal != 0 {
         let count = killed.len();
@@ -71,7 +72,11 @@ fn report_ends(identity: &Identity, killed: Vec<Ended>) -> io::Result<()> {
     let (mut journal, _) = Journal::open(&step_journal::path(&job_dir, identity.run))?;
     for end in killed {
         let Ended { number, exit, usage, started, ended, .. } = end;
-        let state = if exit.is_success() { End::Completed } else { End::Failed };
+        let state = match exit {
+            ExitCode::OUT_OF_MEMORY => End::OutOfMemory,
+            _ if exit.is_success() => End::Completed,
+            _ => End::Failed,
+        };
         let (start, end) = (started, ended);
         journal.push(&Entry::End(StepEnd {
             step: number,

@@ -151,6 +151,75 @@ fn a_step_out_of_memory_does_not_affect_other_steps() {
 }
 
 #[test]
+fn a_manager_s_step_that_exceeds_its_own_memory_does_not_affect_the_job() {
+    let Some((slotd, base)) = start("managed") else { return };
+    let text = format!(
+        r#"
+        [[step]]
+        name = "hog"
+        command = "{HOG}"
+        mem = "50M"
+        [[step]]
+        name = "modest"
+        command = "{OWN}; helper eat 20"
+        mem = "50M"
+        [[step]]
+        name = "shared"
+        command = "{OWN}; {HOG}"
+        [[step]]
+        name = "again"
+        command = "test -e tried || {{ touch tried; exec {HOG}; }}"
+        mem = "40M"
+        retry = {{ times = 1, delay = 0 }}
+        "#
+    );
+    slotd.write("steps.toml", &text);
+    let script = format!("sjobmgr run steps.toml; echo code $?; {OWN}");
+    let job = slotd.wrap(&["-c", "4", "--mem", "900M"], &script);
+    slotd.wait_state(job, "COMPLETED");
+    let states =
+        slotd.cmd("sacct", &["-nP", "-j", &job.to_string(), "-o", "JobName,State,ExitCode"]);
+    let states = states.ok();
+    let mut states = states.lines();
+    states.sort();
+    assert_eq!(
+        states,
+        [
+            "again|COMPLETED|0:0",
+            "again|OUT_OF_MEMORY|0:125",
+            "batch|COMPLETED|0:0",
+            "hog|OUT_OF_MEMORY|0:125",
+            "modest|COMPLETED|0:0",
+            "shared|COMPLETED|0:0",
+            "wrap|COMPLETED|0:0",
+        ]
+    );
+    let output = slotd.output(job);
+    let dir = base.join(format!("job_{job}/step_batch"));
+    assert!(output.contains(&format!("{}\n", dir.join("own").display())), "{output}");
+    assert!(output.contains(&format!("{}/1\n", dir.display())), "{output}");
+    wait_removed(&base);
+}
+
+#[test]
+fn limited_steps_of_a_manager_are_frozen_and_killed_with_their_job() {
+    let Some((slotd, base)) = start("managed-kill") else { return };
+    let text = "[[step]]\ncommand = 'helper hold 10'\nmem = '50M'\nstdout = 'held'\n";
+    slotd.write("steps.toml", text);
+    let job = slotd.wrap(&["--mem", "200M"], "sjobmgr run steps.toml");
+    slotd.wait_text("held", "held\n");
+    let step = base.join(format!("job_{job}/step_batch/0"));
+    let pid = read(step.join("cgroup.procs"));
+    slotd.line(&format!("scontrol suspend {job}")).ok();
+    let is_frozen = || read(step.join("cgroup.events")).contains("frozen 1").then_some(());
+    assert!(until(is_frozen).is_some(), "{}", read(step.join("cgroup.events")));
+    slotd.line(&format!("scancel {job}")).ok();
+    slotd.wait_end(job);
+    assert!(!proc::is_alive(pid.parse().unwrap()));
+    wait_removed(&base);
+}
+
+#[test]
 fn events_without_a_daemon_are_recorded_by_the_next_one() {
     let Some((mut slotd, base)) = start("away") else { return };
     let hog = slotd.begun(&["--mem", "64M"], "go", HOG);

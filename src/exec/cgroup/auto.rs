@@ -14,8 +14,7 @@
 //! single process does nothing and is moved like those of a scope.
 
 use super::base::empty;
-use super::{CgroupError, failed};
-use nix::sys::statfs::{CGROUP2_SUPER_MAGIC, statfs};
+use super::{CgroupError, failed, is_cgroup};
 use nix::unistd::{AccessFlags, access};
 use slotd_sys::system::reason;
 use std::fs;
@@ -39,9 +38,8 @@ const HINT: &str = "SLOTD_CGROUP_BASE=auto needs the user service of slotd insta
 pub(super) fn own() -> Result<PathBuf, CgroupError> {
     let none =
         |why: &str| failed(Path::new("auto"), format_args!("this process has no cgroup v2: {why}"));
-    let is_cgroup =
-        |dir: &&&str| statfs(**dir).is_ok_and(|stat| stat.filesystem_type() == CGROUP2_SUPER_MAGIC);
-    let mount = MOUNTS.iter().find(is_cgroup).ok_or_else(|| none("none is mounted"))?;
+    let is_mount = |dir: &&&str| is_cgroup(Path::new(dir)) == Ok(true);
+    let mount = MOUNTS.iter().find(is_mount).ok_or_else(|| none("none is mounted"))?;
     let list = fs::read_to_string("/proc/self/cgroup").map_err(|e| none(&reason(&e)))?;
     let path = list
         .lines()

@@ -1,7 +1,6 @@
 //! `SLOTD_CGROUP_BASE`: prepares it for the cgroups of jobs.
 
-use super::{CgroupError, JobCgroup, auto, failed, has_word, io_failed};
-use nix::sys::statfs::{CGROUP2_SUPER_MAGIC, statfs};
+use super::{CgroupError, JobCgroup, auto, failed, has_word, io_failed, is_cgroup};
 use nix::unistd::{AccessFlags, access};
 use slotd_model::JobId;
 use slotd_model::tres::Allocation;
@@ -238,8 +237,6 @@ const HINT: &str = "use a cgroup v2 directory that is delegated to your user, or
 /// files would be created. If the base is missing but its parent is a cgroup, it is created,
 /// because a cgroup that the user created is lost in a reboot.
 fn check(root: &Path) -> Result<(), CgroupError> {
-    let is_cgroup =
-        |dir: &Path| statfs(dir).map(|stat| stat.filesystem_type() == CGROUP2_SUPER_MAGIC);
     match is_cgroup(root) {
         Ok(true) if root.is_dir() => Ok(()),
         Ok(true) => Err(failed(root, format_args!("is a file: {HINT}"))),
