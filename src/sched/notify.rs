@@ -152,7 +152,13 @@ impl Notifications {
     pub(crate) fn notify_end_of_run(&mut self, job: &Job, now: Timestamp) {
         if !self.audience.is_empty() && !self.is_quiet {
             self.notify_end(job, self.mail_types(job).as_ref(), now);
+            // The others may have ended before.
+            self.touched.extend(self.queue());
         }
+    }
+
+    fn queue(&self) -> Option<MemoKey> {
+        self.audience.wants(Event::Queue).then_some(MemoKey::Queue)
     }
 
     fn groups_of(&self, job: &Job) -> Vec<MemoKey> {
@@ -162,12 +168,11 @@ impl Notifications {
             || self.mail_types(job).is_some_and(|types| is_mailed_as_array(job, &types));
         let array = job.array_job_id().filter(|_| audience.wants(Event::Array) || is_mailed());
         let chain = self.chain_of.get(&own).copied();
-        let queue = audience.wants(Event::Queue).then_some(MemoKey::Queue);
         array
             .map(MemoKey::Array)
             .into_iter()
             .chain(chain.map(MemoKey::Chain))
-            .chain(queue)
+            .chain(self.queue())
             .collect()
     }
 
@@ -468,7 +473,7 @@ impl Notifications {
             MemoKey::Chain(root) => {
                 self.chains.get(&root).is_none_or(|chain| chain.live.is_empty())
             }
-            MemoKey::Queue => records.have_all_ended(),
+            MemoKey::Queue => records.is_queue_empty(),
             MemoKey::Link(_) | MemoKey::Never(_) | MemoKey::Limit(_) => false,
         };
         if !has_ended {

@@ -60,6 +60,9 @@ pub struct Records {
     /// The reverse of the dependencies: target to dependents.
     dependents: HashMap<JobId, BTreeSet<JobId>>,
     names: HashMap<u32, HashMap<String, NameGroup>>,
+    /// The number of records that have not ended, and of those that are pending and recur.
+    live: usize,
+    recurring: usize,
     /// The records by the process that submitted them, or that holds their allocation now.
     clients: BTreeSet<(ClientProcess, JobId)>,
     /// For each partition, the running jobs, and the pending jobs and array tasks.
@@ -147,9 +150,9 @@ impl Records {
         }
     }
 
-    /// Returns whether every record has ended.
-    pub(crate) fn have_all_ended(&self) -> bool {
-        self.names.values().all(HashMap::is_empty)
+    /// Returns whether every record has ended, or recurs and waits for its next time.
+    pub(crate) fn is_queue_empty(&self) -> bool {
+        self.live == self.recurring
     }
 
     /// Returns the number of running jobs in a partition, and of pending jobs and array tasks.

@@ -50,6 +50,11 @@ impl Facts {
         self.state == JobState::Pending
     }
 
+    /// Returns whether it waits for its next time, or for resources to recur.
+    fn recurs(&self) -> bool {
+        self.is_pending() && self.request.recurrence.is_some()
+    }
+
     /// Returns the record's share of the running and pending counts of each of its partitions.
     pub fn load(&self) -> (u64, u64) {
         (u64::from(self.state.is_active()), self.pending_tasks as u64)
@@ -62,6 +67,8 @@ impl Records {
         let (state, request) = (facts.state, &facts.request);
         let group_id = facts.array.unwrap_or(id);
         if !state.is_terminal() {
+            self.live += 1;
+            self.recurring += usize::from(facts.recurs());
             let names = self.names.entry(request.uid).or_default();
             let name = names.entry(request.name.clone()).or_default();
             *name.live.entry(group_id).or_default() += 1;
@@ -123,6 +130,10 @@ impl Records {
     pub fn leave(&mut self, id: JobId, facts: &Facts) {
         let (state, request) = (facts.state, &facts.request);
         let group_id = facts.array.unwrap_or(id);
+        if !state.is_terminal() {
+            self.live -= 1;
+            self.recurring -= usize::from(facts.recurs());
+        }
         if !state.is_terminal()
             && let Some(names) = self.names.get_mut(&request.uid)
             && let Some(name) = names.get_mut(&request.name)

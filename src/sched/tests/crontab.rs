@@ -53,6 +53,35 @@ fn restart(d: &mut Double) {
 }
 
 #[test]
+fn the_queue_is_empty_although_entries_wait_for_their_next_time() {
+    let told = |d: &mut Double| {
+        let told = d.effects.iter().filter(|effect| matches!(effect, Effect::Tell { .. })).count();
+        d.effects.clear();
+        told
+    };
+    let mut d = Double::with(|config| {
+        config.audience =
+            Audience { command: Events::NONE.with(Event::Queue), ..Audience::default() };
+    });
+    let [entry] = *install(&mut d, &[("* * * * *", ask())]) else { panic!("one entry") };
+    let first = d.submit(ask());
+    d.plan();
+    d.exit(first, 0);
+    assert_eq!(told(&mut d), 1);
+    let second = d.submit(ask());
+    d.wait(60);
+    assert_eq!([d.state(entry), d.state(second)], [JobState::Running; 2]);
+    d.exit(second, 0);
+    assert_eq!(told(&mut d), 0, "the entry is running");
+    d.exit(entry, 0);
+    assert_eq!(told(&mut d), 1);
+    // Its runs alone are not worth a message.
+    d.wait(60);
+    d.exit(entry, 0);
+    assert_eq!(told(&mut d), 0);
+}
+
+#[test]
 fn an_entry_keeps_its_id_and_waits_for_its_next_time() {
     let mut d = Double::new(4, 1000, 0);
     let [job] = *install(&mut d, &[("* * * * *", ask())]) else { panic!("one entry") };
