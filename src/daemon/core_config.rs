@@ -40,6 +40,7 @@ pub fn core_config(
         limits: site.limits,
         licenses: site.licenses,
         qos: qos::with_default(site.qos),
+        reservations: Vec::new(),
         zone: zone::local().into(),
         host,
         capacities,

@@ -34,6 +34,8 @@ pub enum Hold {
     No,
     User,
     Admin,
+    /// Its reservation has ended.
+    Reservation,
 }
 
 /// A process, identified uniquely across PID reuse and reboots.

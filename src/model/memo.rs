@@ -1,7 +1,8 @@
-//! State that survives a restart of the daemon, so that each notification is sent once and with the
-//! right figures.
+//! State that survives a restart of the daemon beside the jobs: the reservations, and what makes
+//! each notification be sent once and with the right figures.
 
 use crate::notice::Counts;
+use crate::reservation::Reservation;
 use crate::{ExitCode, JobId, Reason, Timestamp, is_default};
 use serde::{Deserialize, Serialize};
 
@@ -19,6 +20,8 @@ pub enum MemoKey {
     Never(JobId),
     /// The percentage of a job's time limit that was last reported.
     Limit(JobId),
+    /// A reservation, by its number.
+    Reservation(u32),
     /// How jobs ended since the queue was last empty. It sorts last, so that its notification is
     /// sent last.
     Queue,
@@ -32,6 +35,7 @@ pub enum MemoBody {
     Link(JobId),
     Reasons(Vec<Reason>),
     Percent(u8),
+    Reservation(Box<Reservation>),
 }
 
 /// A job's ID and the name that its user gave it.
@@ -112,6 +116,7 @@ impl MemoKey {
             MemoKey::Link(JobId(id)) => ("link", id),
             MemoKey::Never(JobId(id)) => ("never", id),
             MemoKey::Limit(JobId(id)) => ("limit", id),
+            MemoKey::Reservation(number) => ("reservation", number),
         }
     }
 
@@ -124,6 +129,7 @@ impl MemoKey {
             MemoKey::Link(id),
             MemoKey::Never(id),
             MemoKey::Limit(id),
+            MemoKey::Reservation(number),
         ];
         keys.into_iter().find(|key| key.parts() == (topic, number))
     }
@@ -153,7 +159,12 @@ mod tests {
 
     #[test]
     fn keys_survive_the_store() {
-        for key in [MemoKey::Queue, MemoKey::Link(JobId(7)), MemoKey::Limit(JobId(0))] {
+        for key in [
+            MemoKey::Queue,
+            MemoKey::Link(JobId(7)),
+            MemoKey::Limit(JobId(0)),
+            MemoKey::Reservation(2),
+        ] {
             let (topic, number) = key.parts();
             assert_eq!(MemoKey::of_parts(topic, number), Some(key));
         }

@@ -43,6 +43,7 @@ pub mod read;
 pub mod reason;
 pub mod refusal;
 pub mod request;
+pub mod reservation;
 pub mod resize;
 pub mod rlimits;
 pub mod run;

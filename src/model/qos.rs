@@ -155,6 +155,16 @@ impl Limited {
 }
 
 impl TresLimit {
+    /// Returns the limited amounts.
+    pub fn tres(&self) -> Tres {
+        Tres {
+            cpus: self.cpus.unwrap_or(0),
+            mem_mb: self.mem_mb.unwrap_or(0),
+            gpus: self.gpus.unwrap_or(0),
+            ..Tres::ZERO
+        }
+    }
+
     /// Returns the limit on one resource.
     pub fn on(&self, what: Limited) -> Option<u64> {
         match what {

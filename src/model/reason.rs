@@ -67,6 +67,11 @@ reasons! {
     QosGrpGres => "QOSGrpGRES",
         "With this job, the jobs of its QOS would exceed the QOS' limit of GPUs.";
     Licenses => "Licenses", "Other jobs hold the licenses that it needs.";
+    Reservation => "Reservation", "Its reservation has not begun.";
+    ReservedForMaintenance => "ReqNodeNotAvail, Reserved for maintenance",
+        "It would run into a reservation of the whole node that it does not name.";
+    ReservationDeleted => "ReservationDeleted",
+        "Its reservation ended before it started. `scontrol release` lets it start.";
     NonZeroExitCode => "NonZeroExitCode", "It ended with an exit code other than 0.";
     RaisedSignal => "RaisedSignal", "A signal ended it.";
     TimeLimit => "TimeLimit", "It reached its time limit.";

@@ -10,6 +10,7 @@ use crate::gpu::GpuShare;
 use crate::license::LicenseFault;
 use crate::node::{NodeParts, ranges};
 use crate::partition::PartitionState;
+use crate::reservation::ReservationFault;
 use crate::{JobId, JobRef, StepId, StoreFault, Tres, is_default};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
@@ -116,8 +117,11 @@ pub enum Refusal {
     /// More than one node for an existing job.
     OneNodeOnly,
     UnknownNode(String),
-    /// slotd has no reservations.
     UnknownReservation(String),
+    /// The reservation does not admit the user or the account.
+    NoAccessToReservation(String),
+    /// An order about a reservation.
+    Reservation(ReservationFault),
     InvalidLicenses(LicenseFault),
     UnknownQos {
         name: String,
@@ -270,8 +274,9 @@ impl Refusal {
                 format!("partition {name} is {}", state.name())
             }
             Refusal::UnknownNode(name) => format!("no such node: {name}"),
-            Refusal::UnknownReservation(name) => {
-                format!("no such reservation: {name} (slotd has no reservations)")
+            Refusal::UnknownReservation(name) => format!("no such reservation: {name}"),
+            Refusal::NoAccessToReservation(name) => {
+                format!("reservation {name} does not admit the user or the account of the job")
             }
             Refusal::InvalidLicenses(fault) => fault.to_string(),
             Refusal::UnknownQos { name, .. } => format!("no such QOS: {name}"),
@@ -475,6 +480,8 @@ impl fmt::Display for Refusal {
             Refusal::NodeCount => "Node count specification invalid",
             Refusal::UnknownNode(_) => "Invalid node name specified",
             Refusal::UnknownReservation(_) => "Requested reservation is invalid",
+            Refusal::NoAccessToReservation(_) => "Access denied to requested reservation",
+            Refusal::Reservation(fault) => return write!(f, "{fault}"),
             Refusal::InvalidLicenses(_) => "Invalid license specification",
             Refusal::UnknownQos { .. } => "Invalid qos specification",
             Refusal::MissingFeature { .. } => "Invalid feature specification",

@@ -174,9 +174,6 @@ impl Update {
             Update::StdErr(path) => request.std_err = Some(path.clone()),
             Update::StdIn(path) => request.std_in = Some(path.clone()),
             Update::Script { tasks, .. } => request.script_tasks.clone_from(tasks),
-            Update::Text(KeptText::Reservation, name) if !name.is_empty() => {
-                return Err(Refusal::UnknownReservation(name.clone()));
-            }
             // An empty string removes the old value, as in Slurm.
             Update::Text(which, text) => {
                 *which.of_mut(request) = Some(text.clone()).filter(|text| !text.is_empty())

@@ -10,6 +10,7 @@ use crate::limit::Limit;
 use crate::node::{NodeReason, Outage};
 use crate::partition::Host;
 use crate::qos::Qos;
+use crate::reservation::ReservationView;
 use crate::why::Blocker;
 use crate::{Job, JobId, Partition, Step, Timestamp, Tres, is_default};
 use serde::{Deserialize, Serialize};
@@ -138,6 +139,9 @@ pub struct NodeView {
     /// The QOS, the default one first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub qos: Vec<Qos>,
+    /// The reservations, in the order of their creation.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub reservations: Vec<ReservationView>,
     pub daemon_start: Timestamp,
     /// The one-minute load average times 100, as Slurm's `CPULoad` prints it.
     pub load_centi: u32,

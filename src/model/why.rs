@@ -76,6 +76,8 @@ pub enum What {
     },
     /// Other jobs hold a license that it needs, or there are not that many.
     License(LicenseShortage),
+    /// Its own reservation, or one of others.
+    Reservation(ReservationBlock),
     /// The job needs more than an empty host has.
     TooLarge {
         partition: String,
@@ -92,6 +94,34 @@ pub enum What {
         since: Timestamp,
     },
     Shortage(Shortage),
+}
+
+/// A reservation that keeps a pending job from starting.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ReservationBlock {
+    pub reservation: String,
+    pub how: ReservationBlocks,
+    pub users: Vec<String>,
+    pub accounts: Vec<String>,
+    #[serde(with = "secs")]
+    pub start: Timestamp,
+    /// `None` means never.
+    #[serde(with = "maybe_secs")]
+    pub end: Option<Timestamp>,
+}
+
+/// How a reservation keeps a job from starting.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ReservationBlocks {
+    /// It is the job's own, and has not begun.
+    NotBegun,
+    /// It is the job's own, and its jobs hold all of it.
+    Full,
+    /// It is that of others, and the job would run into it.
+    OfOthers,
+    /// It was the job's own, and no longer exists.
+    Gone,
 }
 
 /// A limit of a QOS that lets a pending job not start.

@@ -1,6 +1,7 @@
-//! The hours of the day during which a partition starts jobs: `allowed_hours` of `slotd.toml`.
+//! The hours of the day during which a partition starts jobs (`allowed_hours` of `slotd.toml`), and
+//! the calendar of the local time zone.
 
-use jiff::civil::Time;
+use jiff::civil::{Time, Weekday};
 use jiff::tz::TimeZone;
 use slotd_model::Timestamp;
 use slotd_model::partition::Hours;
@@ -62,6 +63,19 @@ impl Zone {
             let begin = self.0.to_ambiguous_zoned(day.to_datetime(clock)).compatible().ok()?;
             Some(Timestamp::from_secs(begin.timestamp().as_second())).filter(|begin| *begin > now)
         })
+    }
+
+    /// Returns the same time of day, this many days later.
+    pub fn days_later(&self, moment: Timestamp, days: i64) -> Option<Timestamp> {
+        let then = self.at(moment)?;
+        let day = then.datetime().checked_add(jiff::Span::new().try_days(days).ok()?).ok()?;
+        let then = self.0.to_ambiguous_zoned(day).compatible().ok()?;
+        Some(Timestamp::from_secs(then.timestamp().as_second()))
+    }
+
+    pub fn is_weekend(&self, moment: Timestamp) -> bool {
+        let day = self.at(moment).map(|then| then.weekday());
+        matches!(day, Some(Weekday::Saturday | Weekday::Sunday))
     }
 
     /// Formats an instant, without the date if it is today. Returns `None` if it has no calendar

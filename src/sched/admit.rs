@@ -38,7 +38,7 @@ impl Config {
             return Err(Refusal::NodeCount);
         }
         self.check_hosts(request)?;
-        check_absent(request)?;
+        self.check_reservation(request)?;
         self.check_qos(request)?;
         self.check_licenses(request)?;
         check_shape(request, &self.host.topology)?;
@@ -240,11 +240,4 @@ impl Resources {
             if fits { Ok(tres) } else { Err(Refusal::ConfigNotAvailable(cause().map(Box::new))) }
         })
     }
-}
-
-/// Refuses reservations: Slurm has them by name, but a single host has none, so the job would wait
-/// forever.
-fn check_absent(request: &JobRequest) -> Result<(), Refusal> {
-    let name = request.reservation.as_ref();
-    name.map_or(Ok(()), |name| Err(Refusal::UnknownReservation(name.clone())))
 }

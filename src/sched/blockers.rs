@@ -8,6 +8,7 @@ use super::core::Core;
 use super::line::queue::{Lane, QueueKey};
 use super::records::Record;
 use super::resources::limits::Reached;
+use slotd_model::reservation::{Reservation, Share};
 use slotd_model::{JobId, JobState, Reason, Timestamp, Tres};
 
 impl Core {
@@ -66,7 +67,7 @@ impl Core {
         let open = Choice::all(&record.job, self.resources.config())
             .filter(|choice| self.resources.gate_in(choice, now).is_none());
         open.map(|choice| {
-            let reason = self.reason_in(&choice);
+            let reason = self.reason_in(&choice, now);
             (choice, reason)
         })
         .min_by_key(|(_, reason)| match reason {
@@ -93,7 +94,7 @@ impl Core {
     ///
     /// Among the jobs that wait for the same resources, the first one has the reason Resources (or
     /// Exclusive if the host is not to be shared), and the others have Priority, as in Slurm.
-    fn reason_in(&self, choice: &Choice) -> Reason {
+    fn reason_in(&self, choice: &Choice, now: Timestamp) -> Reason {
         let (id, want) = (choice.job.id, choice.want());
         let (capacity, host) = (self.resources.ledger().capacity(), self.resources.host());
         let own_limit =
@@ -102,6 +103,9 @@ impl Core {
         if let Some(reason) = own_limit.or_else(of_expanded) {
             return reason;
         }
+        if self.reserved_node(choice, now).is_some() {
+            return Reason::ReservedForMaintenance;
+        }
         if self.first_in_line(choice).is_some_and(|first| first.id != id) {
             return Reason::Priority;
         }
@@ -109,6 +113,8 @@ impl Core {
             // The next plan starts it, unless that would delay the first job of another line.
             if self.line.queue().first().is_some_and(|first| first.id != id) {
                 Reason::Priority
+            } else if self.reserved_parts(choice, now).is_some() {
+                Reason::Resources
             } else {
                 Reason::None
             }
@@ -117,6 +123,29 @@ impl Core {
         } else {
             Reason::Resources
         }
+    }
+
+    /// Returns the first reservation of the whole node that a job would run into if it started now.
+    pub(super) fn reserved_node(&self, choice: &Choice, now: Timestamp) -> Option<&Reservation> {
+        self.ahead(choice, now).find(|reservation| reservation.share == Share::Node)
+    }
+
+    /// Returns the first reservation of some resources that a job would run into.
+    pub(super) fn reserved_parts(&self, choice: &Choice, now: Timestamp) -> Option<&Reservation> {
+        self.ahead(choice, now).find(|reservation| reservation.share != Share::Node)
+    }
+
+    /// Returns the reservations, other than its own, that begin before a job would end.
+    fn ahead(&self, choice: &Choice, now: Timestamp) -> impl Iterator<Item = &Reservation> {
+        let own = choice.reservation.flatten().map(|own| own.number);
+        let end = choice.reservation.flatten().and_then(Reservation::job_end);
+        let limit = choice.limit_secs.map(|secs| now.plus_secs(secs));
+        let end = limit.into_iter().chain(end).min();
+        let all = self.resources.config().reservations.iter();
+        all.filter(move |reservation| {
+            let is_met = end.is_none_or(|end| end > reservation.start.max(now));
+            Some(reservation.number) != own && !reservation.is_over(now) && is_met
+        })
     }
 
     /// Returns the limit that the job to be expanded would exceed with these resources more. The

@@ -14,8 +14,8 @@ use super::line::queue::{Place, Queue, QueueKey};
 use super::line::run_times::ExpectedEnd;
 use super::records::Record;
 use super::resources::capacity::{Capacity, Part};
-use super::types::{Estimate, ExpectedStart};
-use slotd_model::partition::Host;
+use super::types::{Config, Estimate, ExpectedStart};
+use crate::recurrence;
 use slotd_model::{Job, JobId, JobState, Reason, Timestamp};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -31,7 +31,7 @@ const MAX_JOBS: usize = 5000;
 #[derive(Debug, Clone)]
 pub struct Forecast {
     now: Timestamp,
-    host: Host,
+    config: Config,
     capacity: Capacity,
     /// The running jobs, each with its array.
     running: Vec<(Running, Option<JobId>)>,
@@ -91,7 +91,7 @@ impl Core {
         let records = ids.filter(|id| seen.insert(*id)).filter_map(|id| self.records.get(id));
         Forecast {
             now,
-            host: self.resources.host().clone(),
+            config: self.resources.config().clone(),
             capacity: self.resources.ledger().capacity().clone(),
             running: self
                 .line
@@ -167,7 +167,7 @@ impl Forecast {
 /// The simulated future.
 struct Future {
     now: Timestamp,
-    host: Host,
+    config: Config,
     capacity: Capacity,
     running: Vec<(Running, Option<JobId>)>,
     waiting: HashMap<JobId, Waiting>,
@@ -186,7 +186,7 @@ struct Future {
 
 impl Future {
     fn new(forecast: Forecast) -> Self {
-        let Forecast { now, host, capacity, running, waiting, turn, started } = forecast;
+        let Forecast { now, config, capacity, running, waiting, turn, started } = forecast;
         let mut arrays: HashMap<JobId, (Vec<JobId>, u32)> = HashMap::new();
         for array in running.iter().filter_map(|(_, array)| *array) {
             arrays.entry(array).or_default().1 += 1;
@@ -205,7 +205,7 @@ impl Future {
         let (queue, starts) = (Queue::default(), Starts::new());
         let mut future = Future {
             now,
-            host,
+            config,
             capacity,
             running,
             waiting,
@@ -257,12 +257,13 @@ impl Future {
     /// Runs one round. Returns how many records have started, and whether any of them had several
     /// lines to choose from.
     fn one_round(&mut self) -> (usize, bool) {
-        let mut round = Round::new(self.now);
+        let running = || self.running.iter().map(|(running, _)| running.clone()).collect();
+        let mut round = Round::new(self.now, &self.config, &self.capacity, running);
         let (mut started, mut has_chosen) = (0, false);
-        while let Some(key) = round.next(&self.queue, &self.capacity, &self.host) {
+        while let Some(key) = round.next(&self.queue, &self.capacity, &self.config.host) {
             let Some(Waiting { places, .. }) = self.waiting.get(&key.id) else { continue };
             let running = || self.running.iter().map(|(running, _)| running.clone()).collect();
-            match round.consider(key, places, &self.capacity, &self.host, running) {
+            match round.consider(key, places, &self.capacity, &self.config.host, running) {
                 Verdict::Start(part) => {
                     has_chosen |= places.len() > 1;
                     self.start(key, part);
@@ -300,6 +301,7 @@ impl Future {
             (None, Some(usual)) => ExpectedEnd::AsEarlier(after(usual)),
             (None, None) => ExpectedEnd::Unknown,
         };
+        let end = end.by(self.capacity.job_end(&part.place));
         let running = Running { id, end, order: self.started, part };
         let array = waiting.array.map(|(array, _)| array);
         self.running.push((running, array));
@@ -336,6 +338,37 @@ impl Future {
         }
     }
 
+    /// Returns when a reservation begins or ends next.
+    fn next_period(&self) -> Option<Timestamp> {
+        let config = &self.config;
+        let periods = config
+            .reservations
+            .iter()
+            .filter_map(|reservation| recurrence::from(reservation, self.now, &config.zone));
+        let bounds = periods.flat_map(|there| [Some(there.start), there.end]);
+        let next = bounds.flatten().filter(|at| *at > self.now).min();
+        // Without jobs that could start, nothing changes any more.
+        next.filter(|_| self.queue.first().is_some())
+    }
+
+    /// Removes records from the queue after the end of their reservation: their start is unknown.
+    fn leave_reservations(&mut self) {
+        let now = self.now;
+        let over = self.config.reservations.iter().filter(|reservation| reservation.is_over(now));
+        let over: Vec<u32> = over.map(|reservation| reservation.number).collect();
+        if over.is_empty() {
+            return;
+        }
+        let is_over = |place: &Place| {
+            place.shape.want().place.limits.reservation().is_some_and(|own| over.contains(&own))
+        };
+        for waiting in self.waiting.values() {
+            let gone: Vec<Place> =
+                waiting.places.iter().filter(|place| is_over(place)).cloned().collect();
+            self.queue.replace(&gone, &[]);
+        }
+    }
+
     /// Advances to the next moment at which something changes. Returns false if nothing will
     /// change.
     fn advance(&mut self) -> bool {
@@ -344,8 +377,11 @@ impl Future {
         // If all remaining records have a later begin time, it does not matter which jobs end.
         let is_due = |begin: &Option<Timestamp>| begin.is_none_or(|begin| begin <= self.now);
         let end = end.filter(|_| self.waiting.values().any(|one| one.begins.iter().any(is_due)));
-        let Some(next) = end.into_iter().chain(begin).min() else { return false };
+        let Some(next) = end.into_iter().chain(begin).chain(self.next_period()).min() else {
+            return false;
+        };
         self.now = next.max(self.now);
+        self.leave_reservations();
         let (gone, left): (Vec<_>, Vec<_>) = std::mem::take(&mut self.running)
             .into_iter()
             .partition(|(running, _)| running.end.at().is_some_and(|end| end <= next));

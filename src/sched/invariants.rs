@@ -6,8 +6,9 @@ use super::line::queue::Place;
 use super::resources::gpu_pool::GpuPool;
 use slotd_model::license::{self, LicenseUse};
 use slotd_model::qos::Limited;
+use slotd_model::reservation::{Flag, Reservation, Share};
 use slotd_model::tres::Allocation;
-use slotd_model::{Job, JobState, Reason, Tres};
+use slotd_model::{Job, JobState, Reason, Timestamp, Tres};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 impl Core {
@@ -21,6 +22,33 @@ impl Core {
         self.records.check()?;
         self.notifications.check_chains(&self.records)?;
         self.check_blockers()
+    }
+
+    /// Checks that no job of others started in a reservation, and that all of them leave it what it
+    /// has. Reservations that may overlap with others or with running jobs are left out.
+    pub fn check_reservations(&self, now: Timestamp) -> Result<(), String> {
+        let overlaps = [Flag::Maint, Flag::Overlap, Flag::IgnoreJobs, Flag::Flex];
+        let is_strict = |one: &&Reservation| !overlaps.iter().any(|flag| one.has(*flag));
+        let all = &self.resources.config().reservations;
+        for reservation in all.iter().filter(is_strict).filter(|one| one.is_active(now)) {
+            let started = self.records.active_jobs().filter(|job| {
+                job.run.state == JobState::Running
+                    && job.run.start.is_some_and(|start| start > reservation.start)
+                    && !reservation.is_named_by(&job.request)
+            });
+            let others = started.fold(0, |sum, job| sum + job.tres.cpus);
+            let host = self.resources.host().tres().cpus;
+            let left = match reservation.share {
+                Share::Node => 0,
+                Share::Parts(limit) => host.saturating_sub(limit.cpus.unwrap_or(0)),
+                Share::Licenses => host,
+            };
+            if others > left {
+                let name = &reservation.name;
+                return Err(format!("others run on {others} CPUs beside {name}, not on {left}"));
+            }
+        }
+        Ok(())
     }
 
     /// Checks that the list of blockers begins with the job's reason.

@@ -2,6 +2,7 @@
 
 pub(crate) mod backfill;
 pub(crate) mod queue;
+pub(crate) mod reserved;
 pub(crate) mod run_times;
 
 use super::choice::Choice;
@@ -167,7 +168,9 @@ impl Line {
     pub fn running(&self, records: &Records, ledger: &Ledger, now: Timestamp) -> Vec<Running> {
         let running = |record: &Record| {
             let Record { job, start_order, .. } = record;
-            let (end, part) = (self.expected_end(job, now), ledger.held(job.id)?.clone());
+            let part = ledger.held(job.id)?.clone();
+            let of_reservation = ledger.capacity().job_end(&part.place);
+            let end = self.expected_end(job, now).by(of_reservation.map(|end| end.max(now)));
             Some(Running { id: job.id, end, order: *start_order, part })
         };
         records.active().filter_map(running).collect()

@@ -64,6 +64,8 @@ mod plan;
 mod reboot;
 mod records;
 mod recover;
+mod recurrence;
+mod reservations;
 mod resize;
 mod resources;
 mod site;

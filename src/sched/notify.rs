@@ -74,6 +74,8 @@ impl Notifications {
             MemoKey::Link(job) => self.chain_of.get(&job).copied().map(MemoBody::Link),
             MemoKey::Never(job) => self.never.get(&job).cloned().map(MemoBody::Reasons),
             MemoKey::Limit(job) => self.limits.get(&job).copied().map(MemoBody::Percent),
+            // Kept by the core itself.
+            MemoKey::Reservation(_) => None,
         }
     }
 
@@ -474,7 +476,9 @@ impl Notifications {
                 self.chains.get(&root).is_none_or(|chain| chain.live.is_empty())
             }
             MemoKey::Queue => records.is_queue_empty(),
-            MemoKey::Link(_) | MemoKey::Never(_) | MemoKey::Limit(_) => false,
+            MemoKey::Link(_) | MemoKey::Never(_) | MemoKey::Limit(_) | MemoKey::Reservation(_) => {
+                false
+            }
         };
         if !has_ended {
             return;
@@ -497,7 +501,11 @@ impl Notifications {
             MemoKey::Queue if has_any => {
                 self.notify(None, Notice::of_several(Event::Queue, tally, now))
             }
-            MemoKey::Queue | MemoKey::Link(_) | MemoKey::Never(_) | MemoKey::Limit(_) => {}
+            MemoKey::Queue
+            | MemoKey::Link(_)
+            | MemoKey::Never(_)
+            | MemoKey::Limit(_)
+            | MemoKey::Reservation(_) => {}
         }
     }
 

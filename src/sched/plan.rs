@@ -4,10 +4,10 @@ use super::choice::Choice;
 use super::core::Core;
 use super::line::backfill::{Round, Verdict};
 use super::line::queue::QueueKey;
-use super::resources::capacity::Part;
+use super::resources::capacity::{CpuSharing, Part};
 use super::types::{Cx, Effect};
 use slotd_model::request::JobKind;
-use slotd_model::{JobId, JobState, Reason};
+use slotd_model::{JobId, JobState, Reason, Timestamp, reservation};
 use std::sync::Arc;
 
 /// The most jobs of the queue to examine for one that can be tried.
@@ -24,6 +24,8 @@ impl Core {
     pub(super) fn plan_by(&mut self, pass: fn(&mut Core, &mut Cx), cx: &mut Cx) {
         self.line.begin_round();
         self.purge(cx);
+        // The timer of a reservation may be late.
+        self.follow_reservations(cx);
         // A start may unblock others (`after:12`), and so may the end of a job with `--immediate`.
         let capacity = self.resources.ledger().capacity();
         let queue = self.line.queue();
@@ -50,12 +52,18 @@ impl Core {
         if !self.resources.node().takes_starts() {
             return self.probe(cx);
         }
-        let mut round = Round::new(cx.now);
+        let mut round = self.round(cx.now);
         while let Some(key) =
             round.next(self.line.queue(), self.resources.ledger().capacity(), self.resources.host())
         {
             self.consider(key, &mut round, cx);
         }
+    }
+
+    /// Begins a pass over the queue.
+    pub(super) fn round(&self, now: Timestamp) -> Round {
+        let (config, ledger) = (self.resources.config(), self.resources.ledger());
+        Round::new(now, config, ledger.capacity(), || self.line.running(&self.records, ledger, now))
     }
 
     /// Starts one job of a drained node if it is time: the first one of the queue that has not
@@ -71,13 +79,20 @@ impl Core {
         let submission = |id: JobId| self.records.submission(id);
         keys.sort_by_key(|key| failed.contains(&submission(key.id)));
         let starts = self.records.starts();
+        let round = self.round(cx.now);
         for key in keys {
             let Some(record) = self.records.get(key.id) else { continue };
             let Some(choice) = self.open_choice(record, key, cx.now) else { continue };
             let want = choice.want();
             let (lacks, part) = (
                 self.resources.lacks_readings(&want, cx.now),
-                self.resources.ledger().capacity().pick(&want, self.resources.host()),
+                round.passing(
+                    Some(key.id),
+                    &want,
+                    choice.limit_secs,
+                    self.resources.ledger().capacity(),
+                    self.resources.host(),
+                ),
             );
             if lacks.is_any() {
                 // The answer triggers a round.
@@ -157,7 +172,7 @@ impl Core {
             },
             None => id,
         };
-        self.go_to(own, part.place.partition);
+        self.go_to(own, &part.place);
         if let Some(target) = self.records.expanded_by(own) {
             return self.expand(target, own, id, part.alloc, cx);
         }
@@ -184,20 +199,30 @@ impl Core {
         true
     }
 
-    /// Fixes the partition of a job that may use several.
-    fn go_to(&mut self, id: JobId, partition: Option<usize>) {
-        let Some(job) = self.job(id).filter(|job| job.has_several_partitions()) else { return };
-        let place = |choice: &Choice| choice.want().place.partition;
-        let chosen =
-            Choice::all(job, self.resources.config()).find(|choice| place(choice) == partition);
-        let Some(Choice { partition: Some(partition), tres, limit_secs, .. }) = chosen else {
+    /// Fixes the partition and the reservation of a job that may use several.
+    fn go_to(&mut self, id: JobId, to: &CpuSharing) {
+        let Some(job) = self.job(id) else { return };
+        let is_settled = !job.has_several_partitions();
+        if is_settled && reservation::names(&job.request).nth(1).is_none() {
+            return;
+        }
+        let is_chosen = |choice: &Choice| {
+            let place = choice.want().place;
+            (place.partition, place.limits.reservation()) == (to.partition, to.limits.reservation())
+        };
+        let chosen = Choice::all(job, self.resources.config()).find(is_chosen);
+        let Some(Choice { partition: Some(partition), tres, limit_secs, reservation, .. }) = chosen
+        else {
             return;
         };
-        let name = partition.name.clone();
+        let (name, reservation) =
+            (partition.name.clone(), reservation.flatten().map(|known| known.name.clone()));
         self.records.edit(id, |job| {
             (job.partition, job.tres) = (name, tres);
-            if job.request.time_limit_secs != limit_secs {
-                Arc::make_mut(&mut job.request).time_limit_secs = limit_secs;
+            let request = &job.request;
+            if request.time_limit_secs != limit_secs || request.reservation != reservation {
+                let request = Arc::make_mut(&mut job.request);
+                (request.time_limit_secs, request.reservation) = (limit_secs, reservation);
             }
         });
     }

@@ -1,7 +1,7 @@
 //! Properties that must hold for thousands of random queues with random events.
 
 use super::choice::Choice;
-use super::line::backfill::{Round, Verdict};
+use super::line::backfill::Verdict;
 use super::line::queue::{Place, QueueKey};
 use super::testing::*;
 use super::tests::double::Double;
@@ -18,6 +18,7 @@ use slotd_model::notice::{self, Audience, Events};
 use slotd_model::partition::OverSubscribe;
 use slotd_model::qos::{self, Qos, TresLimit};
 use slotd_model::request::{KeptText, Sharing};
+use slotd_model::reservation::{Flag, How, Length, ReservationAsk, ReservationOrder, Share};
 use slotd_model::update::Update;
 use slotd_model::*;
 use std::collections::BTreeMap;
@@ -94,6 +95,14 @@ enum Event {
         which: usize,
         licenses: Option<String>,
     },
+    /// The owner reserves this many CPUs, or the node.
+    Reserve {
+        name: u32,
+        cpus: Option<u32>,
+        begins: u64,
+        lasts: u64,
+        flag: Option<Flag>,
+    },
     Restart,
     Plan,
 }
@@ -122,6 +131,8 @@ struct Shape {
     limited: bool,
     licenses: Option<String>,
     qos: Option<String>,
+    /// The names of reservations.
+    reserved: Option<String>,
     /// By index, as far as they exist.
     partitions: Vec<usize>,
 }
@@ -149,6 +160,7 @@ impl std::fmt::Debug for Shape {
         let (limit, array, begin) = (self.limit, self.array, self.begin);
         self.licenses.iter().try_for_each(|text| write!(f, " licenses {text}"))?;
         self.qos.iter().try_for_each(|name| write!(f, " qos {name}"))?;
+        self.reserved.iter().try_for_each(|name| write!(f, " reserved {name}"))?;
         limit.iter().try_for_each(|limit| write!(f, " limit {limit}"))?;
         array.iter().try_for_each(|(last, limit)| write!(f, " array 0-{last}%{limit:?}"))?;
         begin.iter().try_for_each(|begin| write!(f, " begin {begin}"))?;
@@ -211,7 +223,10 @@ fn shape() -> impl Strategy<Value = Shape> {
         prop::bool::weighted(0.2),
         rare(),
     );
-    let site = (any::<bool>(), some_partitions(), prop::bool::weighted(0.3), licenses(), qos());
+    let reserved = prop::option::weighted(0.2, prop::sample::select(&["r0", "r1", "r0,r1"][..]));
+    let reserved = reserved.prop_map(|names| names.map(str::to_owned));
+    let site =
+        (any::<bool>(), some_partitions(), prop::bool::weighted(0.3), licenses(), qos(), reserved);
     let when = (prop::option::weighted(0.1, 1u64..300), prop::option::weighted(0.2, 1u32..5));
     let parts = (size, limit, array, depends, flags, when, site);
     parts.prop_map(|(size, limit, array, depends, flags, when, site)| Shape {
@@ -237,6 +252,7 @@ fn shape() -> impl Strategy<Value = Shape> {
         limited: site.2,
         licenses: site.3,
         qos: site.4,
+        reserved: site.5,
     })
 }
 
@@ -272,9 +288,18 @@ fn event() -> impl Strategy<Value = Event> {
         2 => (which, licenses()).prop_map(|(which, licenses)| Event::Exchange { which, licenses }),
         1 => prop::option::weighted(0.9, 0u32..4).prop_map(Event::Qos),
         2 => (which, qos()).prop_map(|(which, qos)| Event::Move { which, qos }),
+        2 => reserve(),
         1 => Just(Event::Restart),
         6 => Just(Event::Plan),
     ]
+}
+
+fn reserve() -> impl Strategy<Value = Event> {
+    let flags = [Flag::Daily, Flag::Hourly, Flag::Overlap, Flag::IgnoreJobs, Flag::Flex];
+    let flag = prop::option::weighted(0.5, prop::sample::select(flags.to_vec()));
+    (0u32..3, prop::option::weighted(0.7, 1..=CPUS), 0u64..300, 1u64..300, flag).prop_map(
+        |(name, cpus, begins, lasts, flag)| Event::Reserve { name, cpus, begins, lasts, flag },
+    )
 }
 
 /// Generates the name of a QOS; mostly none.
@@ -353,6 +378,7 @@ fn request(d: &Double, shape: Shape) -> Ask {
         }
         r.licenses = shape.licenses;
         r.qos = shape.qos;
+        r.reservation = shape.reserved;
         r.account = shape.limited.then(|| LIMITED.to_owned());
         r.partition = names(d, &shape.partitions);
     })
@@ -421,6 +447,23 @@ fn happen(d: &mut Double, event: Event) {
             None => d.set_licenses(&[]),
         },
         Event::Qos(most) => d.set_qos(&most.map(qos_of).unwrap_or_default()),
+        Event::Reserve { name, cpus, begins, lasts, flag } => {
+            let share = cpus.map_or(Share::Node, |cpus| {
+                Share::Parts(TresLimit { cpus: Some(cpus), ..TresLimit::default() })
+            });
+            let ask = ReservationAsk {
+                name: Some(format!("r{name}")),
+                start: Some(d.now.plus_secs(begins)),
+                length: Some(Length::Secs(lasts)),
+                users: Some((How::Set, vec!["lab".to_owned()])),
+                share: Some(share),
+                flags: flag.map(|flag| (How::Set, vec![flag])),
+                ..ReservationAsk::default()
+            };
+            // One that does not fit, or whose name is taken, is refused.
+            let order = ReservationOrder::Create(Box::new(ask));
+            let _ = d.act(|core, cx| core.order_reservation(&order, cx));
+        }
         Event::Restart => restart(d),
         Event::Plan => d.plan(),
         Event::Cancel { .. }
@@ -520,8 +563,8 @@ fn recovered(d: &Double) -> Core {
     // Only the records that the core would still have in memory.
     let jobs: Vec<Job> =
         d.store.jobs.values().filter(|job| d.core.job(job.id).is_some()).cloned().collect();
-    let mut core =
-        Core::recover(d.core.config().clone(), jobs, d.store.ended(), d.core.next_id(), d.now);
+    let config = Config { reservations: Vec::new(), ..d.core.config().clone() };
+    let mut core = Core::recover(config, jobs, d.store.ended(), d.core.next_id(), d.now);
     core.recall_memos(d.store.memos.clone().into_iter().collect(), d.now);
     core
 }
@@ -551,8 +594,17 @@ fn check_reasons(d: &Double) {
             Reason::JobArrayTaskLimit => {
                 group.is_some_and(|g| g.limit.is_some_and(|limit| g.active >= limit))
             }
-            Reason::Resources | Reason::Exclusive => choices(job)
-                .any(|choice| !d.core.resources.ledger().capacity().fits(&choice.want(), host)),
+            Reason::Resources | Reason::Exclusive => choices(job).any(|choice| {
+                !d.core.resources.ledger().capacity().fits(&choice.want(), host)
+                    || d.core.reserved_parts(&choice, d.now).is_some()
+            }),
+            Reason::ReservedForMaintenance => {
+                choices(job).any(|choice| d.core.reserved_node(&choice, d.now).is_some())
+            }
+            Reason::Reservation => choices(job).any(|choice| {
+                choice.reservation.is_some_and(|own| own.is_none_or(|own| !own.is_open(d.now)))
+            }),
+            Reason::ReservationDeleted => job.hold == Hold::Reservation,
             Reason::ReqNodeNotAvail => {
                 !host.drained.is_empty()
                     && !choices(job)
@@ -633,7 +685,7 @@ fn reservations(d: &Double) -> Vec<(JobId, Option<Timestamp>)> {
         let is_free = !before.iter().any(|other| places.iter().any(|own| meets(own, other)));
         let is_first = places.iter().all(|place| place.key >= key);
         before.extend(places.iter().filter(|_| is_first));
-        let mut round = Round::new(d.now);
+        let mut round = d.core.round(d.now);
         let running = || d.core.line.running(&d.core.records, d.core.resources.ledger(), d.now);
         if is_free
             && is_first
@@ -647,7 +699,7 @@ fn reservations(d: &Double) -> Vec<(JobId, Option<Timestamp>)> {
 
 /// Plans without any index: considers each record of the queue, in order.
 fn one_by_one(core: &mut Core, cx: &mut Cx) {
-    let mut round = Round::new(cx.now);
+    let mut round = core.round(cx.now);
     let mut next = core.line.queue().first();
     while let Some(key) = next {
         core.consider(key, &mut round, cx);

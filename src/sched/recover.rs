@@ -52,10 +52,20 @@ impl Core {
         core
     }
 
-    /// Restores the counters and sent notifications of an earlier daemon. Call it once, after the
+    /// Restores the reservations, counters and sent notifications of an earlier daemon. Call it once, after the
     /// recovery.
     pub fn recall_memos(&mut self, memos: Vec<(MemoKey, MemoBody)>, now: Timestamp) {
-        self.notifications.recall(&self.records, memos, now);
+        let mut reservations = Vec::new();
+        let mut others = Vec::new();
+        for (key, body) in memos {
+            match body {
+                MemoBody::Reservation(reservation) => reservations.push(*reservation),
+                body => others.push((key, body)),
+            }
+        }
+        reservations.sort_by_key(|reservation| reservation.number);
+        self.recall_reservations(reservations, now);
+        self.notifications.recall(&self.records, others, now);
     }
 
     /// Loads an ended job back into memory for a command on it. It leaves again when timers are

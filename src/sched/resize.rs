@@ -8,7 +8,7 @@
 
 use super::core::Core;
 use super::forecast::Forecast;
-use super::line::backfill::{Round, Verdict};
+use super::line::backfill::Verdict;
 use super::line::run_times::expected_end;
 use super::records::Record;
 use super::resources::capacity::{CpuSharing, Part, Want};
@@ -169,7 +169,7 @@ impl Core {
         if !self.resources.node().takes_starts() || !capacity.fits(want, host) {
             return None;
         }
-        let mut round = Round::new(now);
+        let mut round = self.round(now);
         while let Some(key) = round.next(self.line.queue(), &capacity, host) {
             let Some(record) = self.records.get(key.id) else { continue };
             let running = || self.line.running(&self.records, self.resources.ledger(), now);

@@ -27,8 +27,10 @@ use managers::Managers;
 use node::Node;
 use slotd_model::license::LicenseUse;
 use slotd_model::partition::Host;
+use slotd_model::reservation::Reservation;
 use slotd_model::tres::Allocation;
 use slotd_model::{Job, JobId, Partition, Timestamp, Tres};
+use std::collections::BTreeSet;
 
 #[derive(Debug, Clone)]
 pub struct Resources {
@@ -39,6 +41,8 @@ pub struct Resources {
     /// Whether the node accepts jobs.
     node: Node,
     managers: Managers,
+    /// The numbers of the reservations whose jobs may start.
+    open: BTreeSet<u32>,
 }
 
 impl Resources {
@@ -50,6 +54,7 @@ impl Resources {
             cpu_use: CpuUse::default(),
             node: Node::default(),
             managers: Managers::default(),
+            open: BTreeSet::new(),
         }
     }
 
@@ -164,6 +169,31 @@ impl Resources {
         self.note_cpus_elsewhere();
     }
 
+    /// Replaces the reservations. Running jobs keep their resources.
+    pub(crate) fn set_reservations(
+        &mut self,
+        all: Vec<Reservation>,
+        records: &Records,
+        now: Timestamp,
+    ) {
+        self.config.reservations = all;
+        self.note_open_reservations(now);
+        let (host, partitions) = (self.host().clone(), self.config.all_partitions.clone());
+        self.set_host(host, partitions, records, now);
+    }
+
+    /// Notes which reservations let jobs start now. Returns whether they are others than before.
+    pub(crate) fn note_open_reservations(&mut self, now: Timestamp) -> bool {
+        let open = self.config.reservations.iter().filter(|known| known.is_open(now));
+        let open: BTreeSet<u32> = open.map(|known| known.number).collect();
+        std::mem::replace(&mut self.open, open) != self.open
+    }
+
+    /// Returns the reservations that were open when they were last looked at.
+    pub(crate) fn open_reservations(&self) -> &BTreeSet<u32> {
+        &self.open
+    }
+
     /// Applies a changed configuration. Facts about the machine are kept, because they are more
     /// recent here, and so are the parts out of use, which are not configured.
     pub fn set_config(&mut self, config: Config, records: &Records, now: Timestamp) {
@@ -184,7 +214,8 @@ impl Resources {
             self.cpu_use = CpuUse::default();
         }
         let all_partitions = config.all_partitions.clone();
-        self.config = config;
+        let reservations = std::mem::take(&mut self.config.reservations);
+        self.config = Config { reservations, ..config };
         self.set_host(host, all_partitions, records, now);
     }
 }

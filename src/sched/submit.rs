@@ -10,7 +10,7 @@ use slotd_model::change::{Change, Texts};
 use slotd_model::job::{Client, Hold};
 use slotd_model::qos::{self, SUBMIT_LIMIT};
 use slotd_model::request::JobKind;
-use slotd_model::{ArrayRole, Job, JobId, JobRequest, Partition, Refusal, Timestamp};
+use slotd_model::{ArrayRole, Job, JobId, JobRequest, Partition, Refusal, Timestamp, reservation};
 use std::sync::Arc;
 
 /// Returns the number of jobs and array tasks that a request is for.
@@ -67,6 +67,7 @@ impl Core {
     /// Checks a submission and fills in its defaults.
     fn admit(&self, s: &mut Submission) -> Result<Admitted, Refusal> {
         qos::normalize(&mut s.request);
+        reservation::normalize(&mut s.request);
         self.prepare_expansion(&mut s.request)?;
         let admitted = self.resources.config().admit(s)?;
         let config = self.resources.config();

@@ -58,6 +58,7 @@ pub fn config(host: Host) -> Config {
         limits: Vec::new(),
         licenses: Vec::new(),
         qos: qos::with_default(Vec::new()),
+        reservations: Vec::new(),
         zone: Zone::default(),
         default_mem_mb: 512,
         batch_tasks: BatchTasks::Auto,

@@ -18,6 +18,7 @@ mod order;
 mod qos;
 mod reboot;
 mod recovery;
+mod reservations;
 mod resize;
 mod site;
 mod steps;

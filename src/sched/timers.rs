@@ -18,12 +18,14 @@ impl Core {
         let node = probe.into_iter().chain(self.resources.node().next_cgroup_check());
         let forgetting = self.records.next_forgetting();
         let timer = self.line.next_timer();
-        timer.into_iter().chain(forgetting).chain(node).chain(readings).min()
+        let period = self.next_period();
+        timer.into_iter().chain(period).chain(forgetting).chain(node).chain(readings).min()
     }
 
     /// Handles everything that is due by now. The caller plans afterwards.
     pub fn on_due(&mut self, cx: &mut Cx) {
         self.follow_clock(cx);
+        self.follow_reservations(cx);
         while let Some(id) = self.line.take_due(cx.now) {
             self.due(id, cx);
         }

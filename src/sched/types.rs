@@ -9,6 +9,7 @@ use slotd_model::limit::Limit;
 use slotd_model::notice::{Audience, Notice};
 use slotd_model::partition::Host;
 use slotd_model::qos::Qos;
+use slotd_model::reservation::{self, Reservation};
 use slotd_model::resize::PartChange;
 use slotd_model::tres::Allocation;
 use slotd_model::{
@@ -33,6 +34,8 @@ pub struct Config {
     pub licenses: Vec<License>,
     /// The QOS, the default one first.
     pub qos: Vec<Qos>,
+    /// The reservations, ordered by number. They are not configured, but kept here.
+    pub reservations: Vec<Reservation>,
     /// The time zone of the partitions' allowed hours.
     pub zone: Zone,
     /// The memory of a job that requests none, in MB.
@@ -104,6 +107,23 @@ impl Config {
             Some(name) if self.enforces_qos() => self.qos.iter().position(|qos| qos.name == *name),
             Some(_) | None => default,
         }
+    }
+
+    /// Returns the first reservation that a job names, or `None` if it does not exist.
+    pub(crate) fn reservation_of(&self, request: &JobRequest) -> Option<&Reservation> {
+        self.reservation(reservation::names(request).next()?)
+    }
+
+    /// Returns the index of a partition, by default of the default one.
+    pub(crate) fn partition_index(&self, name: Option<&str>) -> Option<usize> {
+        self.partitions.iter().position(|known| match name {
+            Some(name) => known.name == name,
+            None => known.is_default,
+        })
+    }
+
+    pub fn reservation(&self, name: &str) -> Option<&Reservation> {
+        self.reservations.iter().find(|known| known.name == name)
     }
 
     /// Returns a job's QOS, or `None` if it does not exist.
@@ -346,8 +366,10 @@ pub struct Estimate {
 impl Estimate {
     /// Fills in the forecast.
     pub fn with(self, start: Option<ExpectedStart>) -> Estimate {
-        let chosen =
-            start.and_then(|start| self.partition.split(',').nth(usize::from(start.choice)));
+        // A choice is a partition and a reservation; see `Choice::all`.
+        let count = self.partition.split(',').count();
+        let chosen = start
+            .and_then(|start| self.partition.split(',').nth(usize::from(start.choice) % count));
         let partition = chosen.map_or_else(|| self.partition.clone(), str::to_owned);
         Estimate { start: start.map(|start| start.at), partition, ..self }
     }

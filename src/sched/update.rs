@@ -182,6 +182,12 @@ impl Core {
         }
         qos::normalize(&mut request);
         check_request(&request)?;
+        if request.reservation != job.request.reservation {
+            if job.run.state != JobState::Pending {
+                return Err(Refusal::NotPending);
+            }
+            self.resources.config().check_reservation(&request)?;
+        }
         if request.qos != job.request.qos {
             self.resources.config().check_qos(&request)?;
             let partition = Some(job.partition.clone());

@@ -17,9 +17,13 @@ use slotd_model::dependency::DependencyTerm;
 use slotd_model::job::Hold;
 use slotd_model::license::{self, LicenseHolder, LicenseShortage};
 use slotd_model::qos::{self, Limited};
+use slotd_model::reservation::Reservation;
 use slotd_model::tres::Allocation;
 use slotd_model::view::JobView;
-use slotd_model::why::{Awaited, Blocker, Holder, QosShortage, Shortage, Standing, Until, What};
+use slotd_model::why::{
+    Awaited, Blocker, Holder, QosShortage, ReservationBlock, ReservationBlocks, Shortage, Standing,
+    Until, What,
+};
 use slotd_model::{Job, JobState, Reason, Timestamp, Tres};
 
 impl Core {
@@ -208,6 +212,10 @@ impl Core {
                 needs: want.tres,
                 most: self.resources.ledger().whole().free_for(&want.place, host),
             },
+            Reason::Reservation => self.own_reservation(choice, now),
+            Reason::Resources if self.is_above_reservation(choice) => {
+                self.own_reservation(choice, now)
+            }
             Reason::Resources => What::Elsewhere { partition },
             _ => What::Partition {
                 partition,
@@ -215,6 +223,14 @@ impl Core {
                 opens: self.resources.opens_in(choice, now),
             },
         })
+    }
+
+    /// Returns whether the job needs more than its reservation has.
+    fn is_above_reservation(&self, choice: &Choice) -> bool {
+        let want = choice.want();
+        let whole = self.resources.ledger().whole();
+        let reached = whole.limit_reached(&want.place, &want.tres, self.resources.host());
+        matches!(reached, Some(Reached::Reservation { .. }))
     }
 
     fn limit(&self, capacity: &Capacity, choice: &Choice, now: Timestamp) -> Option<What> {
@@ -229,10 +245,37 @@ impl Core {
             }
             Reached::NoQos => no_qos(),
             Reached::License(at) => What::License(self.license_shortage(at, choice, now)),
+            Reached::Reservation { .. } => self.own_reservation(choice, now),
         };
         let own =
             capacity.limit_reached(&want.place, &want.tres, self.resources.host()).map(describe);
         own.or_else(|| self.limit_of_expanded(choice.job.id, &want.tres, describe))
+    }
+
+    /// Returns how the job's own reservation keeps it from starting.
+    fn own_reservation(&self, choice: &Choice, now: Timestamp) -> What {
+        let own = choice.reservation.flatten();
+        let how = match own {
+            Some(own) if own.is_open(now) => ReservationBlocks::Full,
+            Some(_) => ReservationBlocks::NotBegun,
+            None => ReservationBlocks::Gone,
+        };
+        let named = || choice.job.request.reservation.clone().unwrap_or_default();
+        let gone = || Reservation { name: named(), ..Reservation::default() };
+        What::Reservation(block(&own.cloned().unwrap_or_else(gone), how))
+    }
+
+    /// Returns how a reservation of others keeps a job from starting, or its own one.
+    fn in_reservation(&self, choice: &Choice, now: Timestamp) -> Option<What> {
+        let want = choice.want();
+        let capacity = self.resources.ledger().capacity();
+        let reached = capacity.limit_reached(&want.place, &want.tres, self.resources.host());
+        if let Some(Reached::Reservation { .. }) = reached {
+            return Some(self.own_reservation(choice, now));
+        }
+        let others =
+            self.reserved_node(choice, now).or_else(|| self.reserved_parts(choice, now))?;
+        Some(What::Reservation(block(others, ReservationBlocks::OfOthers)))
     }
 
     /// Returns the figures of a limit of a QOS, by its index, and the jobs that have to end before
@@ -329,6 +372,10 @@ impl Core {
             reason if reason.is_limit() => {
                 Some((reason, self.limit(self.resources.ledger().capacity(), choice, now)?))
             }
+            Reason::ReservedForMaintenance => Some((reason, self.in_reservation(choice, now)?)),
+            Reason::Resources if self.is_kept_by_reservation(choice) => {
+                Some((reason, self.in_reservation(choice, now)?))
+            }
             Reason::Priority if !is_in_line => {
                 let shortage = self.shortage(choice, None, now);
                 (shortage.lacks != Tres::ZERO)
@@ -340,6 +387,14 @@ impl Core {
                 Some((reason, What::Shortage(self.shortage(choice, first, now))))
             }
         }
+    }
+
+    /// Returns whether enough is free, so that only a reservation keeps the job from starting.
+    fn is_kept_by_reservation(&self, choice: &Choice) -> bool {
+        let want = choice.want();
+        let (capacity, host) = (self.resources.ledger().capacity(), self.resources.host());
+        let reached = capacity.limit_reached(&want.place, &want.tres, host);
+        matches!(reached, Some(Reached::Reservation { .. })) || capacity.fits(&want, host)
     }
 
     /// Returns the job that a job with reason Priority waits behind.
@@ -418,6 +473,11 @@ impl Core {
     fn until(&self, job: &Job, now: Timestamp) -> Until {
         until(job.run.state, self.line.expected_end(job, now))
     }
+}
+
+fn block(reservation: &Reservation, how: ReservationBlocks) -> ReservationBlock {
+    let Reservation { name, users, accounts, start, end, .. } = reservation.clone();
+    ReservationBlock { reservation: name, how, users, accounts, start, end }
 }
 
 fn until(state: JobState, end: ExpectedEnd) -> Until {

@@ -7,7 +7,10 @@ use slotd_model::dependency::DependencyTerm;
 use slotd_model::license::{LicenseHolder, LicenseShortage};
 use slotd_model::node::ranges;
 use slotd_model::qos::{self, Limited};
-use slotd_model::why::{Awaited, Blocker, Holder, QosShortage, Shortage, Standing, Until, What};
+use slotd_model::why::{
+    Awaited, Blocker, Holder, QosShortage, ReservationBlock, ReservationBlocks, Shortage, Standing,
+    Until, What,
+};
 use slotd_model::{Job, JobId, JobRef, Reason, Timestamp, Tres, counted};
 use slotd_parse::hours::Zone;
 
@@ -27,6 +30,9 @@ impl Resources {
                     .map(|trouble| trouble.text.as_str())
                     .unwrap_or_default();
                 format!("the node has started no jobs since {}: {why}", self.words(now).at(*since))
+            }
+            What::Hold { .. } if reason == Reason::ReservationDeleted => {
+                job.run.system_comment.clone().unwrap_or_default()
             }
             What::Hold { by_admin: true } => match &job.run.system_comment {
                 Some(why) => format!("held by slotd: {why}"),
@@ -148,6 +154,7 @@ impl Resources {
             What::Limit { .. }
             | What::Qos(_)
             | What::License(_)
+            | What::Reservation(_)
             | What::Elsewhere { .. }
             | What::TooLarge { .. } => None,
             What::Shortage(Shortage { gap_secs: Some(gap), .. }) => {
@@ -184,6 +191,29 @@ impl Words<'_> {
         self.zone.format(moment, self.now).unwrap_or_default()
     }
 
+    fn reservation(&self, block: &ReservationBlock) -> String {
+        let ReservationBlock { reservation, how, users, accounts, start, end } = block;
+        let of = [users, accounts].into_iter().flatten().map(String::as_str);
+        let of: Vec<&str> = of.collect();
+        let of = format!("reservation {reservation} of {}", of.join(", "));
+        let until = match end {
+            Some(end) => format!("ends {}", self.at(*end)),
+            None => "never ends".to_owned(),
+        };
+        let begins = if *start <= self.now { "began" } else { "begins" };
+        let start = self.at(*start);
+        match how {
+            ReservationBlocks::NotBegun => format!("its {of} begins {start} and {until}"),
+            ReservationBlocks::Full => {
+                format!("it needs more than is free in its {of}, which {until}")
+            }
+            ReservationBlocks::OfOthers => {
+                format!("it would run into {of}, which {begins} {start} and {until}")
+            }
+            ReservationBlocks::Gone => format!("its reservation {reservation} no longer exists"),
+        }
+    }
+
     fn text(&self, job: &Job, what: &What) -> String {
         match what {
             What::Dependency { any, on } => {
@@ -191,6 +221,7 @@ impl Words<'_> {
                 let terms: Vec<String> = open.map(|awaited| self.awaited(awaited)).collect();
                 format!("it waits for {}{}", if *any { "one of " } else { "" }, terms.join("; "))
             }
+            What::Reservation(block) => self.reservation(block),
             What::Begin { at } => format!("it may not start before {}", self.at(*at)),
             What::ArrayLimit { limit, running } => {
                 let verb = if *running == 1 { "is" } else { "are" };

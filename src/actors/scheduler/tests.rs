@@ -94,6 +94,7 @@ fn config() -> slotd_sched::Config {
         limits: Vec::new(),
         licenses: Vec::new(),
         qos: slotd_model::qos::with_default(Vec::new()),
+        reservations: Vec::new(),
         zone: Default::default(),
         default_mem_mb: 512,
         batch_tasks: Default::default(),

@@ -15,13 +15,19 @@
 //! A job that may run in several partitions is in several lines. Its reservation is in the line
 //! where it is expected to start first, and does not keep the job itself from starting elsewhere.
 //!
+//! The reservations that the owner makes come first of all; see `reserved`. A blocked job that would
+//! run into one holds no reservation itself.
+//!
 //! The plan and the forecast for `squeue --start` use the same [`Round`], so they cannot disagree.
 
 use super::queue::{Place, Queue, QueueKey, Shape};
+use super::reserved::{self, Moment};
 use super::run_times::ExpectedEnd;
 use crate::resources::capacity::{Capacity, Part, Want};
+use crate::types::Config;
 use slotd_model::partition::Host;
 use slotd_model::{JobId, Timestamp};
+use std::borrow::Cow;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::sync::Arc;
@@ -78,6 +84,8 @@ pub(crate) enum Verdict {
 #[derive(Debug)]
 pub(crate) struct Round {
     now: Timestamp,
+    /// The spare resources at the starts of the owner's reservations.
+    moments: Vec<Moment>,
     /// One for each line with a blocked job.
     reservations: Vec<Kept>,
     /// The places of blocked jobs in other lines that have not been considered yet.
@@ -99,9 +107,16 @@ type Head = (QueueKey, Arc<Shape>, IsAlone);
 type IsAlone = bool;
 
 impl Round {
-    pub(crate) fn new(now: Timestamp) -> Self {
+    /// Begins a pass. `running` is called if there are reservations of the owner.
+    pub(crate) fn new(
+        now: Timestamp,
+        config: &Config,
+        capacity: &Capacity,
+        running: impl FnOnce() -> Vec<Running>,
+    ) -> Self {
         Round {
             now,
+            moments: reserved::moments(config, now, capacity, running),
             reservations: Vec::new(),
             elsewhere: Vec::new(),
             by_shape: false,
@@ -198,8 +213,12 @@ impl Round {
         };
         let (want, limit_secs) = (shape.want(), shape.limit);
         let is_first = !self.has_reservation(&want, capacity) && may_reserve(&want, capacity, host);
-        if is_first && !capacity.fits(&want, host) {
-            if self.reservations.iter().all(|kept| kept.job != key.id) {
+        let (has_room, fits) = match self.free_now(&want, capacity).filter(|_| is_first) {
+            Some(free) => (true, free.fits(&want, host)),
+            None => (false, false),
+        };
+        if is_first && !fits {
+            if has_room && self.reservations.iter().all(|kept| kept.job != key.id) {
                 let kept = self.earliest(key, places, capacity, host, &running());
                 self.reservations.extend(kept);
             }
@@ -211,7 +230,9 @@ impl Round {
         };
         // The job's own reservation stays until the end of the pass: nothing becomes free in
         // between.
-        let now = self.now;
+        let (now, limit_secs) = (self.now, self.limit(&want, limit_secs, capacity));
+        let later = self.moments.iter_mut().filter(|moment| !ends_by(now, moment.at(), limit_secs));
+        later.for_each(|moment| moment.take(&part, host));
         let delayed = self
             .reservations
             .iter_mut()
@@ -233,18 +254,58 @@ impl Round {
         running: &[Running],
     ) -> Option<Kept> {
         let own = places.iter().filter(|place| place.key >= key && place.key.tier == key.tier);
-        let blocked = own.filter(|place| {
+        let kept = own.filter_map(|place| {
             let want = place.shape.want();
-            !self.has_reservation(&want, capacity)
+            let free = self.free_now(&want, capacity)?;
+            let is_blocked = !self.has_reservation(&want, capacity)
                 && may_reserve(&want, capacity, host)
-                && !capacity.fits(&want, host)
-        });
-        let kept = blocked.map(|place| {
-            let want = place.shape.want();
-            let reservation = reserve(&want, capacity, running.to_vec(), host);
-            Kept { line: capacity.line(want.place.partition), job: key.id, reservation }
+                && !free.fits(&want, host);
+            if !is_blocked {
+                return None;
+            }
+            let reservation = reserve(&want, &free, running.to_vec(), host);
+            let line = capacity.line(want.place.partition);
+            let limit = self.limit(&want, place.shape.limit, capacity);
+            self.may_run_from(&reservation, &want, limit, host).then_some(Kept {
+                line,
+                job: key.id,
+                reservation,
+            })
         });
         kept.min_by_key(|kept| kept.reservation.at.map_or(i64::MAX, |at| at.0))
+    }
+
+    /// Returns what a job may use now beside the owner's reservations; `None` for nothing.
+    fn free_now<'a>(&'a self, want: &Want, capacity: &'a Capacity) -> Option<Cow<'a, Capacity>> {
+        let present = self.moments.iter().find(|moment| moment.at() == self.now);
+        match present {
+            Some(moment) => moment.spare_for(want.place.limits.reservation()),
+            None => Some(Cow::Borrowed(capacity)),
+        }
+    }
+
+    /// Returns how long a job runs at most: until the end of its reservation.
+    fn limit(&self, want: &Want, limit_secs: Option<u64>, capacity: &Capacity) -> Option<u64> {
+        let end = capacity.job_end(&want.place).map(|end| end.since(self.now).as_secs());
+        limit_secs.into_iter().chain(end).min()
+    }
+
+    /// Returns whether a job could use what it has reserved, and would not run into a reservation
+    /// of the owner. Otherwise it keeps no other job waiting.
+    fn may_run_from(
+        &self,
+        reserved: &Reservation,
+        want: &Want,
+        limit_secs: Option<u64>,
+        host: &Host,
+    ) -> bool {
+        let from = reserved.at.unwrap_or(self.now);
+        let later = self.moments.iter().filter(|moment| moment.at() > self.now);
+        later.filter(|moment| !ends_by(from, moment.at(), limit_secs)).all(|moment| {
+            moment
+                .spare_for(want.place.limits.reservation())
+                .is_some_and(|spare| spare.fits(want, host) || moment.at() <= from)
+        })
     }
 
     /// Makes all records of this shape wait.
@@ -289,9 +350,17 @@ impl Round {
             .iter()
             .filter(|kept| Some(kept.job) != job)
             .map(|kept| &kept.reservation);
+        let limit_secs = self.limit(want, limit_secs, capacity);
         let kept = others.filter(|kept| !ends_before(self.now, kept, limit_secs));
+        let own = want.place.limits.reservation();
+        let reserved =
+            self.moments.iter().filter(|moment| !ends_by(self.now, moment.at(), limit_secs));
+        let reserved: Option<Vec<Cow<Capacity>>> =
+            reserved.map(|moment| moment.spare_for(own)).collect();
+        let reserved = reserved?;
         let spares: Option<Vec<&Capacity>> = kept.map(|kept| kept.spare.as_ref()).collect();
-        capacity.pick_in_all(&spares?, want, host)
+        let spares = spares?.into_iter().chain(reserved.iter().map(Cow::as_ref));
+        capacity.pick_in_all(&spares.collect::<Vec<_>>(), want, host)
     }
 }
 
@@ -300,6 +369,11 @@ impl Round {
 fn may_reserve(want: &Want, capacity: &Capacity, host: &Host) -> bool {
     capacity.reserves(&want.place)
         && capacity.limit_reached(&want.place, &want.tres, host).is_none()
+}
+
+/// Returns whether a job that starts at `from` ends by `at`.
+fn ends_by(from: Timestamp, at: Timestamp, limit_secs: Option<u64>) -> bool {
+    limit_secs.is_some_and(|limit| from.plus_secs(limit) <= at)
 }
 
 fn ends_before(now: Timestamp, reservation: &Reservation, limit_secs: Option<u64>) -> bool {

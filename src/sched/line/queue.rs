@@ -36,7 +36,7 @@ pub struct QueueKey {
     /// order.
     pub task: u32,
     pub id: JobId,
-    /// The index of the partition, among those that the job names.
+    /// The index of the choice among the job's partitions and reservations.
     pub choice: u16,
 }
 

@@ -19,6 +19,15 @@ pub enum ExpectedEnd {
 }
 
 impl ExpectedEnd {
+    /// Returns the end of a job that ends at this time if it still runs then.
+    #[must_use]
+    pub(crate) fn by(self, end: Option<Timestamp>) -> Self {
+        match (self, end) {
+            (own, Some(end)) if own.at().is_none_or(|at| at > end) => ExpectedEnd::ByLimit(end),
+            (own, _) => own,
+        }
+    }
+
     pub fn at(self) -> Option<Timestamp> {
         match self {
             ExpectedEnd::Unknown => None,

@@ -11,6 +11,7 @@ fn held(job: &Job) -> Option<Reason> {
         Hold::No => None,
         Hold::User => Some(Reason::JobHeldUser),
         Hold::Admin => Some(Reason::JobHeldAdmin),
+        Hold::Reservation => Some(Reason::ReservationDeleted),
     }
 }
 

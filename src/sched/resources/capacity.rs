@@ -13,7 +13,7 @@ use slotd_model::license::LicenseUse;
 use slotd_model::node::NodeParts;
 use slotd_model::partition::{Host, OverSubscribe};
 use slotd_model::tres::Allocation;
-use slotd_model::{Job, JobRequest, Partition, Tres, request::Sharing};
+use slotd_model::{Job, JobRequest, Partition, Timestamp, Tres, request::Sharing};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -365,6 +365,11 @@ impl Capacity {
         }
         let tres = Tres { cpus: self.taken_cpus(place, tres.cpus, host), ..*tres };
         self.limits.reached(&place.limits, &tres)
+    }
+
+    /// Returns when the reservation of a job ends it.
+    pub(crate) fn job_end(&self, place: &CpuSharing) -> Option<Timestamp> {
+        self.limits.job_end(&place.limits)
     }
 
     /// Returns whether the QOS of a job lets it reserve resources that it lacks.

@@ -15,6 +15,12 @@ fn time_limit_blocker(choice: &Choice) -> Option<Reason> {
     (choice.limit_secs.unwrap_or(u64::MAX) > most).then_some(Reason::PartitionTimeLimit)
 }
 
+/// Checks whether the reservation has not begun, or no longer exists.
+fn reservation_blocker(choice: &Choice, now: Timestamp) -> Option<Reason> {
+    let is_open = choice.reservation?.is_some_and(|reservation| reservation.is_open(now));
+    (!is_open).then_some(Reason::Reservation)
+}
+
 impl Resources {
     /// Checks whether the job requests more than the empty host has, more tasks than a step may
     /// have, or drained resources.
@@ -70,6 +76,7 @@ impl Resources {
     /// Returns everything except free resources that keeps a job from starting in one partition.
     pub(crate) fn gates_in(&self, choice: &Choice, now: Timestamp) -> impl Iterator<Item = Reason> {
         once_with(move || self.partition_blocker(choice, now))
+            .chain(once_with(move || reservation_blocker(choice, now)))
             .chain(once_with(|| time_limit_blocker(choice)))
             .chain(once_with(|| choice.qos?.time_limit_blocker(choice.limit_secs)))
             .chain(once_with(|| self.above_limit(choice)))

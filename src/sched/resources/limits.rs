@@ -1,5 +1,6 @@
-//! The owner's limits on jobs of an account or with a given name, the limits of QOS, and the
-//! licenses: which jobs count towards which of them, and their usage.
+//! The owner's limits on jobs of an account or with a given name, the limits of QOS, the licenses,
+//! and what the jobs of a reservation may hold: which jobs count towards which of them, and their
+//! usage.
 //!
 //! A job at a limit waits, holds no reservation, and keeps no other job from starting. So does a
 //! job that lacks a license, as in Slurm 22.05.
@@ -7,8 +8,10 @@
 use crate::types::Config;
 use slotd_model::license::{self, License, LicenseUse};
 use slotd_model::limit::Limit;
-use slotd_model::qos::{Limited, Qos};
-use slotd_model::{JobRequest, Reason, Tres};
+use slotd_model::qos::{Limited, Qos, TresLimit};
+use slotd_model::reservation::Reservation;
+use slotd_model::{JobRequest, Reason, Timestamp, Tres};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// The limits, QOS and licenses that a job counts towards, by their indexes in the configuration.
@@ -20,6 +23,8 @@ pub struct LimitSet {
     qos: Option<usize>,
     /// Ordered by index. `None`: no license.
     licenses: Option<Arc<[Need]>>,
+    /// The number of the reservation in which the job runs.
+    reservation: Option<u32>,
 }
 
 /// The number of a license that a job needs.
@@ -44,11 +49,42 @@ impl LimitSet {
             Some(at) => config.qos[at].affects_starts().then_some(at),
             None => Some(GONE),
         };
-        LimitSet { limits: limits_of(request, &config.limits), qos, licenses }
+        let reservation = config.reservation_of(request).map(|reservation| reservation.number);
+        LimitSet { limits: limits_of(request, &config.limits), qos, licenses, reservation }
+    }
+
+    /// Returns the licenses alone that a reservation keeps.
+    pub(crate) fn of_licenses(text: &str, licenses: &[License]) -> Self {
+        LimitSet { licenses: needs_of(text, licenses), ..LimitSet::default() }
     }
 
     pub fn is_empty(&self) -> bool {
-        self.limits == 0 && self.qos.is_none() && self.licenses.is_none()
+        self.limits == 0
+            && self.qos.is_none()
+            && self.licenses.is_none()
+            && self.reservation.is_none()
+    }
+
+    /// Returns the number of the reservation in which the job runs.
+    pub(crate) fn reservation(&self) -> Option<u32> {
+        self.reservation
+    }
+
+    /// Returns the set of a job in this reservation.
+    #[must_use]
+    pub(crate) fn in_reservation(&self, reservation: Option<u32>) -> Self {
+        LimitSet { reservation, ..self.clone() }
+    }
+
+    /// Returns the set with fewer licenses: without those of these sets.
+    #[must_use]
+    pub(crate) fn less<'a>(&self, others: impl Iterator<Item = &'a LimitSet> + Clone) -> Self {
+        let left = self.needs().iter().map(|need| {
+            let gone = others.clone().map(|other| other.count_of(need.at)).sum();
+            Need { count: need.count.saturating_sub(gone), ..*need }
+        });
+        let left: Vec<Need> = left.filter(|need| need.count > 0).collect();
+        LimitSet { licenses: (!left.is_empty()).then(|| left.into()), ..self.clone() }
     }
 
     /// Returns the limits and the QOS alone, for a running job, which has its licenses.
@@ -57,9 +93,11 @@ impl LimitSet {
         LimitSet { licenses: None, ..*self }
     }
 
-    /// Returns whether jobs with these sets count towards the same limits and QOS.
+    /// Returns whether jobs with these sets count towards the same limits, QOS and reservation.
     pub(crate) fn has_same_limits(&self, other: &LimitSet) -> bool {
-        self.limits == other.limits && self.qos == other.qos
+        self.limits == other.limits
+            && self.qos == other.qos
+            && self.reservation == other.reservation
     }
 
     /// Returns whether a job counts towards the limits of the QOS at this index.
@@ -82,6 +120,11 @@ impl LimitSet {
             .filter(move |at| limits & (1 << at) != 0)
             .take(limits.count_ones() as usize)
     }
+}
+
+fn reserved(reservation: &Reservation) -> (u32, Reserved) {
+    let (most, job_end) = (reservation.limit(), reservation.job_end());
+    (reservation.number, Reserved { most, job_end, used: Load::default() })
 }
 
 fn limits_of(request: &JobRequest, limits: &[Limit]) -> u64 {
@@ -200,6 +243,8 @@ pub enum Reached<'a> {
     NoQos,
     /// The index of a license that is not free; `None` if it no longer exists.
     License(Option<usize>),
+    /// The number of a reservation, and what its jobs hold.
+    Reservation { number: u32, used: Load },
 }
 
 impl Reached<'_> {
@@ -214,6 +259,7 @@ impl Reached<'_> {
             Reached::Qos { limit, .. } => limit.reason(),
             Reached::NoQos => Reason::InvalidQos,
             Reached::License(_) => Reason::Licenses,
+            Reached::Reservation { .. } => Reason::Resources,
         }
     }
 }
@@ -230,6 +276,17 @@ pub(crate) struct Limits {
     /// The number of each license that jobs hold. More than there are if the owner has lowered the
     /// count.
     held: Vec<u32>,
+    /// The reservations whose jobs may hold only so much, or only until their end, with what they
+    /// hold.
+    reserved: BTreeMap<u32, Reserved>,
+}
+
+/// The limit on the jobs of a reservation, their end, and their usage.
+#[derive(Debug, Clone, PartialEq)]
+struct Reserved {
+    most: TresLimit,
+    job_end: Option<Timestamp>,
+    used: Load,
 }
 
 impl Limits {
@@ -242,13 +299,26 @@ impl Limits {
             used_of_qos: vec![Load::default(); qos.len()],
             licenses: licenses.as_slice().into(),
             held: vec![0; licenses.len()],
+            reserved: config.reservations.iter().map(reserved).collect(),
         }
+    }
+
+    /// Returns when a reservation ends its jobs.
+    pub(crate) fn job_end(&self, set: &LimitSet) -> Option<Timestamp> {
+        self.reserved.get(&set.reservation?)?.job_end
+    }
+
+    fn reservation_reached(&self, set: &LimitSet, tres: &Tres) -> Option<Reached<'_>> {
+        let number = set.reservation?;
+        let Reserved { most, used, .. } = self.reserved.get(&number)?;
+        most.exceeded_by(&used.tres, tres).map(|_| Reached::Reservation { number, used: *used })
     }
 
     /// Returns the first of these limits, QOS and licenses that keeps one more job with these
     /// resources from starting.
     pub(crate) fn reached(&self, set: &LimitSet, tres: &Tres) -> Option<Reached<'_>> {
-        self.limit_reached(set, tres).or_else(|| self.qos_reached(set, tres)).or_else(|| {
+        let limit = self.limit_reached(set, tres).or_else(|| self.qos_reached(set, tres));
+        limit.or_else(|| self.reservation_reached(set, tres)).or_else(|| {
             let lacking = set.needs().iter().find(|need| need.count > self.free(need.at));
             lacking.map(|need| Reached::License(Some(need.at).filter(|at| *at != GONE)))
         })
@@ -335,6 +405,9 @@ impl Limits {
         }
         if let Some(used) = set.qos.and_then(|at| self.used_of_qos.get_mut(at)) {
             *used = load(*used);
+        }
+        if let Some(own) = set.reservation.and_then(|number| self.reserved.get_mut(&number)) {
+            own.used = load(own.used);
         }
         for need in set.needs() {
             if let Some(held) = self.held.get_mut(need.at) {

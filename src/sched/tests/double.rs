@@ -78,8 +78,9 @@ impl Double {
             assert!(*over <= before, "{over} of {name} too many, {before} before");
         }
         self.exceeded = exceeded;
+        self.core.check_reservations(self.now).expect("the reservations are kept");
         assert_eq!(
-            self.core.notifications.memos().as_ref(),
+            self.core.memos().as_ref(),
             Ok(&self.store.memos),
             "the stored memos are the current ones"
         );

@@ -1,0 +1,207 @@
+//! The owner's reservations: the resources that other jobs may use beside them.
+//!
+//! At the start of each reservation, and now if it has begun, the reserved resources must be free
+//! or held by its own jobs. So a job may start if it ends by its own limit before that moment, or
+//! takes only what is then spare: what is left after the running jobs that end by then are gone,
+//! less the reserved resources that the reservation's own jobs do not hold yet. Only a time limit
+//! counts as an end here, never an estimate.
+//!
+//! The jobs of a reservation pass its own part, but not that of others.
+
+use super::backfill::Running;
+use super::run_times::ExpectedEnd;
+use crate::recurrence;
+use crate::resources::capacity::{Capacity, CpuSharing, Part, Want};
+use crate::resources::gpu_pool::GpuWant;
+use crate::resources::limits::LimitSet;
+use crate::types::Config;
+use slotd_model::partition::Host;
+use slotd_model::reservation::{Reservation, Share};
+use slotd_model::{Timestamp, Tres};
+use std::borrow::Cow;
+use std::collections::BTreeSet;
+
+/// The spare resources at the start of a reservation.
+#[derive(Debug, Clone)]
+pub(crate) struct Moment {
+    at: Timestamp,
+    /// The reservations at that moment, by number.
+    kept: Vec<(u32, Kept)>,
+    /// The resources left beside them.
+    spare: Capacity,
+}
+
+/// The resources that a reservation keeps from other jobs.
+#[derive(Debug, Clone)]
+enum Kept {
+    /// Everything: the whole node, or more than is left.
+    All,
+    Part(Part),
+}
+
+impl Moment {
+    pub(crate) fn at(&self) -> Timestamp {
+        self.at
+    }
+
+    /// Returns what a job of this reservation may use; `None` for nothing.
+    pub(crate) fn spare_for(&self, own: Option<u32>) -> Option<Cow<'_, Capacity>> {
+        let is_own = |number: &u32| Some(*number) == own;
+        let blocks = |(number, kept): &(u32, Kept)| !is_own(number) && matches!(kept, Kept::All);
+        if self.kept.iter().any(blocks) {
+            return None;
+        }
+        let mine = self.kept.iter().find(|(number, _)| is_own(number));
+        match mine {
+            Some((_, Kept::Part(part))) => {
+                let mut spare = self.spare.clone();
+                spare.give(part);
+                Some(Cow::Owned(spare))
+            }
+            _ => Some(Cow::Borrowed(&self.spare)),
+        }
+    }
+
+    /// Notes that a job starts which still runs at this moment.
+    pub(crate) fn take(&mut self, started: &Part, host: &Host) {
+        let own = started.place.limits.reservation();
+        let mine = self.kept.iter_mut().find(|(number, _)| Some(*number) == own);
+        let Some((_, kept)) = mine else { return self.spare.take(started) };
+        let Kept::Part(part) = kept else { return self.spare.take(started) };
+        self.spare.give(part);
+        self.spare.take(started);
+        let left = less(&part.alloc.tres, &started.alloc.tres);
+        let limits = part.place.limits.less(std::iter::once(&started.place.limits));
+        let place = CpuSharing { limits, ..part.place.clone() };
+        *kept = keep(&mut self.spare, None, left, place, host);
+    }
+}
+
+/// Takes what a reservation still needs.
+fn keep(
+    spare: &mut Capacity,
+    beside: Option<&Capacity>,
+    tres: Tres,
+    place: CpuSharing,
+    host: &Host,
+) -> Kept {
+    let gpu = GpuWant { count: tres.gpus, ..GpuWant::default() };
+    let want = Want { tres, gpu, named_cpus: &[], place };
+    let part = match beside {
+        Some(beside) => spare.pick_beside(beside, &want, host),
+        None => spare.pick(&want, host),
+    };
+    match part {
+        Some(part) => {
+            spare.take(&part);
+            Kept::Part(part)
+        }
+        None => Kept::All,
+    }
+}
+
+fn less(all: &Tres, used: &Tres) -> Tres {
+    Tres {
+        cpus: all.cpus.saturating_sub(used.cpus),
+        mem_mb: all.mem_mb.saturating_sub(used.mem_mb),
+        gpus: all.gpus.saturating_sub(used.gpus),
+        ..Tres::ZERO
+    }
+}
+
+/// Returns what the reservations leave at each of their starts.
+pub(crate) fn moments(
+    config: &Config,
+    now: Timestamp,
+    capacity: &Capacity,
+    running: impl FnOnce() -> Vec<Running>,
+) -> Vec<Moment> {
+    let periods: Vec<Reservation> = config
+        .reservations
+        .iter()
+        .filter_map(|reservation| recurrence::from(reservation, now, &config.zone))
+        .collect();
+    if periods.is_empty() {
+        return Vec::new();
+    }
+    let running = running();
+    starts(&periods, now, config)
+        .into_iter()
+        .map(|at| {
+            let there = periods.iter().filter_map(|reservation| {
+                recurrence::from(reservation, at, &config.zone).filter(|there| there.start <= at)
+            });
+            moment(at, there, capacity, &running, config)
+        })
+        .collect()
+}
+
+/// Returns the moments at which a reservation begins, or has begun by now.
+fn starts(periods: &[Reservation], now: Timestamp, config: &Config) -> BTreeSet<Timestamp> {
+    let own = periods.iter().map(|reservation| reservation.start.max(now));
+    // A later repetition may begin during another reservation.
+    let within = periods.iter().flat_map(|other| {
+        periods.iter().filter(|reservation| reservation.repeat().is_some()).filter_map(
+            move |reservation| {
+                let next = recurrence::from(reservation, other.start, &config.zone)?;
+                let is_within = next.start > other.start && !other.is_over(next.start);
+                is_within.then_some(next.start.max(now))
+            },
+        )
+    });
+    own.chain(within).collect()
+}
+
+fn moment(
+    at: Timestamp,
+    there: impl Iterator<Item = Reservation>,
+    capacity: &Capacity,
+    running: &[Running],
+    config: &Config,
+) -> Moment {
+    let mut spare = capacity.clone();
+    let is_gone =
+        |running: &&Running| matches!(running.end, ExpectedEnd::ByLimit(end) if end <= at);
+    let (gone, left): (Vec<&Running>, Vec<&Running>) = running.iter().partition(is_gone);
+    gone.iter().for_each(|running| spare.give(&running.part));
+    let mut kept = Vec::new();
+    for reservation in there {
+        let number = reservation.number;
+        let own = left
+            .iter()
+            .map(|running| &running.part)
+            .filter(|part| part.place.limits.reservation() == Some(number));
+        let licenses = reservation.licenses.as_deref().unwrap_or_default();
+        let limits = LimitSet::of_licenses(licenses, &config.licenses)
+            .less(own.clone().map(|part| &part.place.limits));
+        let used = own.fold(Tres::ZERO, |used, part| used.plus(&part.alloc.tres));
+        let all = match reservation.share {
+            Share::Node => {
+                kept.push((number, Kept::All));
+                continue;
+            }
+            Share::Parts(amounts) => amounts.tres(),
+            Share::Licenses => Tres::ZERO,
+        };
+        let place = CpuSharing {
+            partition: config.partition_index(reservation.partition.as_deref()),
+            jobs_per_cpu: 1,
+            exclusive: false,
+            limits,
+        };
+        let part = keep(&mut spare, Some(capacity), less(&all, &used), place, &config.host);
+        kept.push((number, part));
+    }
+    Moment { at, kept, spare }
+}
+
+/// Returns the CPUs that a reservation keeps free now.
+pub(crate) fn kept_cpus(moments: &[Moment], now: Timestamp, number: u32) -> Vec<u32> {
+    let present = moments.iter().filter(|moment| moment.at == now);
+    let kept = present.flat_map(|moment| &moment.kept).filter(|(own, _)| *own == number);
+    let parts = kept.filter_map(|(_, kept)| match kept {
+        Kept::All => None,
+        Kept::Part(part) => Some(&part.alloc.cpu_ids),
+    });
+    parts.flatten().copied().collect()
+}

@@ -1,0 +1,262 @@
+//! The owner's reservations: what they keep from other jobs, and what they give their own.
+
+use super::double::Double;
+use crate::testing::{Ask, T0, ask};
+use crate::types::Effect;
+use slotd_model::job::Hold;
+use slotd_model::qos::TresLimit;
+use slotd_model::reservation::{
+    Flag, How, Length, ReservationAsk, ReservationFault, ReservationOrder, Share,
+};
+use slotd_model::{JobId, JobRef, JobState, Reason, Refusal, Timestamp};
+
+fn after(secs: u64) -> Timestamp {
+    Timestamp::from_secs(T0).plus_secs(secs)
+}
+
+fn cpus(count: u32) -> Share {
+    Share::Parts(TresLimit { cpus: Some(count), ..TresLimit::default() })
+}
+
+/// Asks for a reservation of user `lab` from `start` on, in seconds.
+fn asked(name: &str, start: u64, secs: u64, share: Share) -> ReservationAsk {
+    ReservationAsk {
+        name: Some(name.to_owned()),
+        start: Some(after(start)),
+        length: Some(Length::Secs(secs)),
+        users: Some((How::Set, vec!["lab".to_owned()])),
+        share: Some(share),
+        ..ReservationAsk::default()
+    }
+}
+
+fn with_flags(ask: ReservationAsk, flags: &[Flag]) -> ReservationAsk {
+    ReservationAsk { flags: Some((How::Set, flags.to_vec())), ..ask }
+}
+
+fn order(d: &mut Double, order: ReservationOrder) -> Result<String, Refusal> {
+    let done = d.act(|core, cx| core.order_reservation(&order, cx));
+    d.plan();
+    done
+}
+
+fn create(d: &mut Double, ask: ReservationAsk) -> Result<String, ReservationFault> {
+    order(d, ReservationOrder::Create(Box::new(ask))).map_err(|why| match why {
+        Refusal::Reservation(fault) => fault,
+        other => panic!("{other}"),
+    })
+}
+
+fn inside(ask: Ask, name: &str) -> Ask {
+    ask.with(|request| request.reservation = Some(name.to_owned()))
+}
+
+fn at(d: &mut Double, secs: u64) {
+    d.now = after(secs);
+    d.act(|core, cx| core.on_due(cx));
+    d.plan();
+}
+
+fn stopped(d: &Double, id: JobId) -> bool {
+    d.effects.iter().any(|effect| matches!(effect, Effect::Stop { job, .. } if *job == id))
+}
+
+#[test]
+fn only_jobs_that_end_before_a_reservation_start_beside_it() {
+    let mut d = Double::new(4, 1000, 0);
+    create(&mut d, asked("soon", 120, 300, Share::Node)).unwrap();
+    let short = d.submit(ask().limit(120));
+    let long = d.submit(ask().limit(121));
+    let endless = d.submit(ask());
+    let own = d.submit(inside(ask().limit(60), "soon"));
+    d.plan();
+    assert_eq!(d.started(), vec![short]);
+    for (id, reason) in [
+        (long, Reason::ReservedForMaintenance),
+        (endless, Reason::ReservedForMaintenance),
+        (own, Reason::Reservation),
+    ] {
+        assert_eq!(d.reason(id), reason, "job {id}");
+    }
+    assert_eq!(d.expected_start(long), Some(after(420)));
+    assert_eq!(d.expected_start(own), None);
+    assert_eq!(d.core.next_due(), Some(after(120)));
+    d.exit(short, 0);
+    at(&mut d, 120);
+    assert_eq!(d.state(own), JobState::Running);
+    assert_eq!(d.state(long), JobState::Pending);
+    d.exit(own, 0);
+    at(&mut d, 419);
+    assert_eq!(d.state(long), JobState::Pending);
+    at(&mut d, 420);
+    assert_eq!([d.state(long), d.state(endless)], [JobState::Running; 2]);
+    assert!(d.core.config().reservations.is_empty() && d.store.memos.is_empty());
+}
+
+#[test]
+fn a_reservation_of_some_cpus_leaves_the_others() {
+    let mut d = Double::new(8, 1000, 0);
+    create(&mut d, asked("half", 0, 3600, cpus(6))).unwrap();
+    let two = d.submit(ask().cpus(2));
+    let more = d.submit(ask().cpus(1));
+    let own = d.submit(inside(ask().cpus(6), "half"));
+    let wide = d.submit(inside(ask().cpus(7), "half"));
+    d.plan();
+    let running = [two, own].map(|id| d.state(id));
+    assert_eq!(running, [JobState::Running; 2]);
+    assert_eq!([d.reason(more), d.reason(wide)], [Reason::Resources; 2]);
+    assert_eq!(d.expected_start(wide), None);
+    d.exit(two, 0);
+    d.plan();
+    assert_eq!(d.state(more), JobState::Running);
+}
+
+#[test]
+fn reservations_at_the_same_time_add_up() {
+    let mut d = Double::new(8, 1000, 0);
+    create(&mut d, asked("two", 100, 1000, cpus(2))).unwrap();
+    create(&mut d, asked("four", 200, 1000, cpus(4))).unwrap();
+    assert_eq!(
+        create(&mut d, asked("three", 300, 10, cpus(3))),
+        Err(ReservationFault::Busy { of_partition: true })
+    );
+    let four = d.submit(ask().cpus(4));
+    let two = d.submit(ask().cpus(2));
+    let own = d.submit(inside(ask().cpus(2), "two"));
+    at(&mut d, 100);
+    let states = [four, two, own].map(|id| d.state(id));
+    assert_eq!(states, [JobState::Pending, JobState::Running, JobState::Running]);
+}
+
+#[test]
+fn the_end_stops_jobs_inside_and_holds_those_that_wait() {
+    let mut d = Double::new(4, 1000, 0);
+    create(&mut d, asked("half", 0, 60, cpus(2))).unwrap();
+    create(&mut d, asked("next", 120, 60, cpus(2))).unwrap();
+    let runs = d.submit(inside(ask().cpus(2).limit(1800), "half"));
+    let waits = d.submit(inside(ask().cpus(2), "half"));
+    let other = d.submit(inside(ask().cpus(2), "half,next"));
+    d.plan();
+    assert_eq!(d.started(), vec![runs]);
+    assert_eq!(d.core.next_due(), Some(after(60)));
+    at(&mut d, 60);
+    assert!(stopped(&d, runs));
+    let job = d.core.job(runs).unwrap();
+    assert_eq!((job.run.state, job.run.reason), (JobState::Completing, Reason::TimeLimit));
+    let job = d.core.job(waits).unwrap();
+    assert_eq!((job.hold, job.request.reservation.clone()), (Hold::Reservation, None));
+    assert_eq!(d.reason(waits), Reason::ReservationDeleted);
+    let job = d.core.job(other).unwrap();
+    assert_eq!(job.request.reservation.as_deref(), Some("next"));
+    assert_eq!(d.reason(other), Reason::Reservation);
+    at(&mut d, 120);
+    assert_eq!(d.state(other), JobState::Running);
+}
+
+#[test]
+fn without_hold_and_with_flex_jobs_go_on() {
+    let mut d = Double::new(4, 1000, 0);
+    let flags = [Flag::Flex, Flag::NoHoldJobsAfter];
+    create(&mut d, with_flags(asked("flex", 3600, 60, cpus(1)), &flags)).unwrap();
+    let early = d.submit(inside(ask().cpus(3), "flex"));
+    let waits = d.submit(inside(ask().cpus(3), "flex"));
+    d.plan();
+    assert_eq!(d.started(), vec![early]);
+    at(&mut d, 3660);
+    assert_eq!(d.state(early), JobState::Running);
+    assert_eq!(d.core.job(waits).unwrap().request.reservation, None);
+    d.exit(early, 0);
+    d.plan();
+    assert_eq!(d.state(waits), JobState::Running);
+}
+
+#[test]
+fn a_daily_reservation_moves_on_and_survives_a_restart() {
+    let mut d = Double::new(4, 1000, 0);
+    create(&mut d, with_flags(asked("day", 60, 60, Share::Node), &[Flag::Daily])).unwrap();
+    at(&mut d, 120);
+    let starts = |d: &Double| d.core.config().reservations.iter().map(|r| r.start).collect();
+    let starts: [Vec<Timestamp>; 1] = [starts(&d)];
+    assert_eq!(starts, [vec![after(60 + 86_400)]]);
+    let long = d.submit(ask().limit(86_400));
+    let memos = d.store.memos.clone();
+    d.act(|core, cx| {
+        let mut again = crate::Core::recover(
+            slotd_without(core),
+            core.jobs().cloned().collect(),
+            Vec::new(),
+            core.next_id(),
+            cx.now,
+        );
+        again.recall_memos(memos.into_iter().collect(), cx.now);
+        *core = again;
+    });
+    d.plan();
+    assert_eq!(d.reason(long), Reason::ReservedForMaintenance);
+    // The clock is set forward, beyond two repetitions.
+    at(&mut d, 3 * 86_400);
+    let now = d.core.config().reservations[0].start;
+    assert_eq!(now, after(60 + 3 * 86_400));
+}
+
+fn slotd_without(core: &crate::Core) -> crate::Config {
+    crate::Config { reservations: Vec::new(), ..core.config().clone() }
+}
+
+#[test]
+fn orders_are_checked_as_in_slurm() {
+    let mut d = Double::new(8, 1000, 0);
+    let job = d.submit(ask().cpus(2).limit(600));
+    d.plan();
+    let busy = Err(ReservationFault::Busy { of_partition: true });
+    let made = |name: &str| Ok(name.to_owned());
+    let maint = with_flags(asked("m", 800, 60, Share::Node), &[Flag::Maint]);
+    for (ask, result) in [
+        (asked("a", 500, 60, Share::Node), busy.clone()),
+        (asked("a", 600, 60, Share::Node), made("a")),
+        (asked("a", 6000, 60, Share::Node), Err(ReservationFault::Duplicate)),
+        (asked("b", 600, 60, Share::Node), Err(ReservationFault::Overlaps)),
+        (asked("b", 660, 40, Share::Node), made("b")),
+        (maint, made("m")),
+        (asked("c", 800, 60, Share::Node), made("c")),
+        (asked("d", 0, 60, cpus(7)), busy.clone()),
+        (with_flags(asked("d", 0, 60, cpus(7)), &[Flag::IgnoreJobs]), made("d")),
+        (asked("e", 5000, 60, cpus(9)), busy),
+        (
+            ReservationAsk { users: None, ..asked("e", 0, 60, cpus(1)) },
+            Err(ReservationFault::Users),
+        ),
+    ] {
+        assert_eq!(create(&mut d, ask.clone()), result, "{ask:?}");
+    }
+    assert_eq!(d.state(job), JobState::Running);
+    let unnamed = ReservationAsk { name: None, ..asked("", 9000, 60, cpus(1)) };
+    assert_eq!(create(&mut d, unnamed), made("lab_1"));
+    let waits = d.submit(inside(ask(), "a"));
+    let delete = |name: &str| ReservationOrder::Delete(name.to_owned());
+    let refused = |fault| Err(Refusal::Reservation(fault));
+    assert_eq!(order(&mut d, delete("a")), refused(ReservationFault::InUse));
+    assert_eq!(order(&mut d, delete("nosuch")), refused(ReservationFault::Unknown));
+    d.cancel(&JobRef::job(waits)).unwrap();
+    assert_eq!(order(&mut d, delete("a")), Ok("a".to_owned()));
+    let moved = ReservationAsk {
+        name: Some("b".to_owned()),
+        start: Some(after(1000)),
+        ..ReservationAsk::default()
+    };
+    assert!(order(&mut d, ReservationOrder::Update(Box::new(moved))).is_ok());
+    let known = d.core.config().reservation("b").unwrap().clone();
+    assert_eq!((known.start, known.end), (after(1000), Some(after(1060))));
+}
+
+#[test]
+fn others_are_refused() {
+    let mut d = Double::new(4, 1000, 0);
+    let ann = Some((How::Set, vec!["ann".to_owned()]));
+    create(&mut d, ReservationAsk { users: ann, ..asked("hers", 0, 60, cpus(1)) }).unwrap();
+    let why = d.try_submit(inside(ask(), "hers")).unwrap_err();
+    assert_eq!(why.to_string(), "Access denied to requested reservation");
+    let why = d.try_submit(inside(ask(), "nosuch")).unwrap_err();
+    assert_eq!(why.to_string(), "Requested reservation is invalid");
+    assert!(d.try_submit(inside(ask(), "")).is_ok());
+}
