@@ -486,17 +486,13 @@ fn reasons_match_slurm_and_show_job_adds_the_cause() {
 fn create_and_delete_are_refused_with_an_alternative() {
     let slotd = Slotd::start();
     let unsupported = |verb, why| format!("{verb} is not supported by slotd: {why}\n");
-    let reservations = "there are no reservations; to keep jobs off the node or some of its CPUs, use scontrol update NodeName=... State=DRAIN";
     let node = "this host is the only node";
     for (words, why) in [
-        ("create reservation=r nodes=ALL", unsupported("create", reservations)),
-        ("create res ReservationName=r", unsupported("create", reservations)),
         ("create NodeName=n1", unsupported("create", node)),
         (
             "create PartitionName=p Nodes=ALL",
             unsupported("create", "add the partition to slotd.toml and run scontrol reconfigure"),
         ),
-        ("delete ReservationName=r", unsupported("delete", reservations)),
         ("delete node=n1", unsupported("delete", node)),
         (
             "delete PartitionName=cpu",

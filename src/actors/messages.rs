@@ -13,6 +13,7 @@ use slotd_model::node::{Drains, NodeParts};
 use slotd_model::notice::Notice;
 use slotd_model::partition::{Host, Machine};
 use slotd_model::query::JobQuery;
+use slotd_model::reservation::ReservationOrder;
 use slotd_model::resize::GivenBack;
 use slotd_model::source::{Kept, Source};
 use slotd_model::tres::Allocation;
@@ -136,6 +137,11 @@ pub enum SiteChange {
     /// The parts of the node that are out of use.
     Drains(Drains),
 }
+
+/// Create, change or delete a reservation. Answered with its name once it is durable.
+#[derive(Message)]
+#[rtype(result = "Result<String, Refusal>")]
+pub struct OrderReservation(pub ReservationOrder);
 
 /// Record the current state of the machine. The answer is the updated host.
 #[derive(Message)]

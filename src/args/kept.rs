@@ -61,7 +61,7 @@ pub const OPTIONS: &[KeptOption] = &[
         long: "reservation",
         short: None,
         value_name: "NAME",
-        help: "Use this reservation; there are none",
+        help: "Run in one of these reservations: NAME,NAME",
         heading: WHERE,
         variables: ["SBATCH_RESERVATION", "SALLOC_RESERVATION", "SLURM_RESERVATION"],
         read: any,

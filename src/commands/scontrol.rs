@@ -6,6 +6,7 @@
 pub mod command;
 pub mod control;
 mod errors;
+mod reservation;
 mod session;
 pub mod show;
 mod site;
@@ -74,7 +75,7 @@ type ReadWords = fn(&[String], &Origin) -> Result<Command, CliError>;
 struct Verb(&'static str, usize, &'static str, ReadWords);
 
 /// The verbs of `scontrol`.
-const VERBS: [Verb; 21] = [
+const VERBS: [Verb; 23] = [
     Verb(
         "show",
         2,
@@ -105,9 +106,16 @@ const VERBS: [Verb; 21] = [
     Verb(
         "update",
         2,
-        "Update a job, a partition or the node: JobId=12 TimeLimit=2:00:00, NodeName=n1 State=DRAIN Reason=dust Gres=gpu:0",
+        "Update a job, a partition, a reservation or the node: JobId=12 TimeLimit=2:00:00, NodeName=n1 State=DRAIN Reason=dust Gres=gpu:0",
         update::read,
     ),
+    Verb(
+        "create",
+        2,
+        "Create a reservation: reservation StartTime=now Duration=60 CoreCnt=4 Users=ann",
+        create,
+    ),
+    Verb("delete", 2, "Delete a reservation: ReservationName=ann_1", |words, _| delete(words)),
     Verb("reconfigure", 3, "Read slotd.toml and detect CPUs, memory and GPUs again", |words, _| {
         control::alone("reconfigure", words, Command::Reconfigure)
     }),
@@ -205,20 +213,43 @@ pub fn command(words: &[String], origin: &Origin) -> Result<Command, CliError> {
     if let Some(Verb(.., read)) = VERBS.iter().find(is_meant) {
         return read(rest, origin);
     }
-    if verb == "delete" && rest.first().is_some_and(|entity| !is_deletable(entity)) {
-        return Err(bare(format!("Invalid deletion entity: {}", shown(&rest.join(" ")))));
-    }
-    if let "create" | "delete" = verb.as_str() {
-        return Err(bare(format!(
-            "{verb} is not supported by slotd: {}",
-            instead_of(&verb, rest.first())
-        )));
-    }
     if let Some((name, why)) = REFUSED.iter().find(|(name, _)| *name == verb) {
         return Err(bare(format!("{name} is not supported by slotd: {why}")));
     }
     let unknown = bare(format!("invalid keyword: {}", shown(word)));
     Err(unknown.hint(suggest::one_of("commands", &verb, VERBS.iter().map(|known| known.0))))
+}
+
+/// Parses the words after `create`. Without a name, they begin with another key of a reservation.
+fn create(words: &[String], origin: &Origin) -> Result<Command, CliError> {
+    match words.first() {
+        Some(first) if is_of_site(first) => Err(not_here("create", first)),
+        _ => reservation::read(reservation::Verb::Create, words, origin),
+    }
+}
+
+/// Parses the words after `delete`.
+fn delete(words: &[String]) -> Result<Command, CliError> {
+    match words.first() {
+        Some(first) if is_of_site(first) => Err(not_here("delete", first)),
+        Some(first) if !reservation::is_reservation(first) => {
+            Err(bare(format!("Invalid deletion entity: {}", shown(&words.join(" ")))))
+        }
+        _ => reservation::deletion(words),
+    }
+}
+
+fn not_here(verb: &str, entity: &String) -> CliError {
+    let instead = instead_of(verb, Some(entity));
+    bare(format!("{verb} is not supported by slotd: {instead}"))
+}
+
+/// Returns whether a word names a partition or a node, which the configuration has. `nodename` is
+/// the entity; `nodes` and `nodecnt` are keys of a reservation.
+fn is_of_site(entity: &str) -> bool {
+    let key = entity.split('=').next().unwrap_or_default().to_ascii_lowercase();
+    let is = |name: &str, least: usize| key.len() >= least && name.starts_with(&key);
+    key == "partition" || is("partitionname", 13) || key == "node" || is("nodename", 6)
 }
 
 /// Returns what to do instead of creating or deleting something.
@@ -227,21 +258,10 @@ fn instead_of(verb: &str, entity: Option<&String>) -> &'static str {
     let key = word.split('=').next().unwrap_or_default();
     let is = |names: [&str; 2]| key.len() >= 3 && names.iter().any(|name| name.starts_with(key));
     match verb {
-        _ if is(["reservation", "reservationname"]) => {
-            "there are no reservations; to keep jobs off the node or some of its CPUs, use scontrol update NodeName=... State=DRAIN"
-        }
         _ if is(["node", "nodename"]) => "this host is the only node",
         "create" => "add the partition to slotd.toml and run scontrol reconfigure",
         _ => "remove the partition from slotd.toml and run scontrol reconfigure",
     }
-}
-
-/// Whether Slurm could delete this, as in `PartitionName=x`.
-fn is_deletable(entity: &str) -> bool {
-    let key = entity.split('=').next().unwrap_or_default().to_ascii_lowercase();
-    ["partitionname", "reservationname", "nodename"]
-        .iter()
-        .any(|name| key.len() >= 3 && name.starts_with(&key))
 }
 
 pub fn run(argv: &[OsString]) -> Done {
@@ -278,6 +298,7 @@ impl Session<'_> {
                 site::change(&Request::UpdatePartition { name, settings }, "slurm_update")
             }
             Command::UpdateNode { name, order } => self.update_node(name, order),
+            Command::Reservation { order, entity } => self.order_reservation(order, entity),
             Command::Reconfigure => site::change(&Request::Reconfigure, "slurm_reconfigure"),
             Command::WriteScript { job, file } => control::write_script(job, file.as_deref()),
             Command::Notify { job, message } => {

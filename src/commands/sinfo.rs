@@ -14,9 +14,9 @@ use crate::commands::pages::texts;
 use clap::Args;
 use slotd_parse::error::shown;
 use slotd_render::field::helpformat;
-use slotd_render::json;
 use slotd_render::sinfo::{self as render, Layout, Options, Sort, States, View, print};
 use slotd_render::time::date_line;
+use slotd_render::{json, show};
 use std::ffi::OsString;
 
 /// The entry of this command in the command table.
@@ -71,7 +71,7 @@ pub struct Sinfo {
     /// Print a row for each node
     #[arg(short = 'N', long = "Node", help_heading = LISTED)]
     pub node: bool,
-    /// Show reservations, which slotd does not have
+    /// Show reservations
     #[arg(short = 'T', long, help_heading = LISTED)]
     pub reservation: bool,
     /// Print only the number of nodes
@@ -166,7 +166,9 @@ pub fn run(argv: &[OsString]) -> Done {
         return output::print(&helpformat::<render::Sinfo>());
     }
     if args.reservation {
-        return output::print("No reservations in the system\n");
+        let node = ask_node()?;
+        let ctx = ctx(&origin, node.now);
+        return output::print(&show::reservation_table(&node, !args.noheader, &ctx));
     }
     let table = Table::of(&args, &origin)?;
     output::repeat("sinfo", args.iterate, || once(&args, &table, &origin))

@@ -611,7 +611,7 @@ fn scontrol_shows_other_things() {
         Show::Partition(None)
     );
     assert_eq!(show(&["show", "config"]), Show::Config);
-    assert_eq!(show(&["show", "res"]), Show::Nothing("reservations"));
+    assert_eq!(show(&["show", "res"]), Show::Reservations(None));
     assert_eq!(show(&["show", "hostname", "a[1-2]"]), Show::Hostnames("a[1-2]".into()));
     let around =
         scontrol_or(&[("SLURM_JOB_NODELIST", "vm")], &["show", "hostnames"]).expect("good").command;

@@ -256,6 +256,11 @@ impl Session {
                 return self.update_partition(name, settings).await;
             }
             Request::UpdateNode(order) => return self.update_node(order).await,
+            Request::Reservation(order) => match hub.scheduler.send(OrderReservation(order)).await?
+            {
+                Ok(name) => plain(Answer::Reservation(name)),
+                Err(why) => refused(why),
+            },
             Request::HoldCopy { name } => return Ok(self.hold_copy(name, fds)),
             Request::Clean(what) => match hub.history.clean(what).await {
                 Ok(cleaned) => plain(Answer::Cleaned(cleaned)),

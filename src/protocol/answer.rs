@@ -50,6 +50,8 @@ pub enum Answer {
     /// The partitions, the node or the configuration were changed as requested. Contains notes
     /// about the change.
     SiteChanged(Vec<String>),
+    /// A reservation was created, changed or deleted. Contains its name.
+    Reservation(String),
     /// One outcome per requested job, in order.
     Done(Vec<Outcome>),
     /// The raw part is the script, or the environment as `KEY=VALUE\0` entries.

@@ -5,6 +5,7 @@ use slotd_model::cron::Recurrence;
 use slotd_model::job::{Client, ClientProcess};
 use slotd_model::node::NodeOrder;
 use slotd_model::query::JobQuery;
+use slotd_model::reservation::ReservationOrder;
 use slotd_model::resize::GivenBack;
 use slotd_model::rlimits::Rlimits;
 use slotd_model::tres::Usage;
@@ -45,6 +46,8 @@ pub enum Request {
         settings: Vec<(String, String)>,
     },
     UpdateNode(NodeOrder),
+    /// Create, change or delete a reservation. Answered by `Reservation` once it is durable.
+    Reservation(ReservationOrder),
     /// Hold, release, update and so on, for each job in turn.
     Control {
         jobs: Vec<JobRef>,
@@ -183,6 +186,15 @@ impl Request {
             Request::Reconfigure => ("REQUEST_RECONFIGURE", 1003),
             Request::UpdatePartition { .. } => ("REQUEST_UPDATE_PARTITION", 3005),
             Request::UpdateNode(_) => ("REQUEST_UPDATE_NODE", 3002),
+            Request::Reservation(ReservationOrder::Create(_)) => {
+                ("REQUEST_CREATE_RESERVATION", 3006)
+            }
+            Request::Reservation(ReservationOrder::Delete(_)) => {
+                ("REQUEST_DELETE_RESERVATION", 3008)
+            }
+            Request::Reservation(ReservationOrder::Update(_)) => {
+                ("REQUEST_UPDATE_RESERVATION", 3009)
+            }
             Request::Control { action, .. } => match action {
                 ControlAction::Hold
                 | ControlAction::Release

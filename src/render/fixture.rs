@@ -184,6 +184,7 @@ pub fn node(gpus: u32) -> NodeView {
         outages: Vec::new(),
         limits: Vec::new(),
         licenses: Vec::new(),
+        reservations: Vec::new(),
         qos: slotd_model::qos::with_default(Vec::new()),
         host: Host {
             name: "vm".to_owned(),

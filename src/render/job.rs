@@ -66,7 +66,26 @@ pub fn eligible(job: &JobView) -> Option<Timestamp> {
 /// Returns whether the job waits because the user or an administrator holds it.
 pub fn is_held(job: &JobView) -> bool {
     job.run.state == JobState::Pending
-        && matches!(job.run.reason, Reason::JobHeldUser | Reason::JobHeldAdmin)
+        && matches!(
+            job.run.reason,
+            Reason::JobHeldUser | Reason::JobHeldAdmin | Reason::ReservationDeleted
+        )
+}
+
+/// Returns whether the job waits because its reservation has ended.
+fn is_left_over(job: &JobView) -> bool {
+    job.run.state == JobState::Pending && job.run.reason == Reason::ReservationDeleted
+}
+
+/// Returns the reason as squeue shows it: `Reservation half was deleted` names the reservation.
+pub fn reason(job: &JobView) -> &str {
+    let comment = job.run.system_comment.as_deref().filter(|_| is_left_over(job));
+    comment.unwrap_or(job.run.reason.slurm_name())
+}
+
+/// Returns the abbreviated name of the state.
+pub(crate) fn state_code(job: &JobView) -> &'static str {
+    if is_left_over(job) { "RD" } else { job.run.state.code() }
 }
 
 /// Returns whether `%R` shows the reason rather than the node.
@@ -85,7 +104,11 @@ pub(crate) fn state_with_who(job: &JobView) -> String {
 
 /// Returns the name of the state.
 pub fn state_name(job: &JobView) -> &'static str {
-    if job.requeued { "REQUEUED" } else { job.run.state.name() }
+    match job {
+        _ if job.requeued => "REQUEUED",
+        _ if is_left_over(job) => "RESV_DEL_HOLD",
+        _ => job.run.state.name(),
+    }
 }
 
 /// Returns the resources that the job has or had; `None` if it never started.

@@ -1,17 +1,19 @@
 //! The node: answers to sinfo, changes by the owner of the host, and checks of cgroups.
 
 use super::SchedulerActor;
+use super::asker::Told;
 use crate::actors::messages::{
-    CgroupsChecked, ChangeSite, CheckParts, HostGoesDown, NoteMachine, QueryNode, SiteChange,
-    SubmitJob,
+    CgroupsChecked, ChangeSite, CheckParts, HostGoesDown, NoteMachine, OrderReservation, QueryNode,
+    SiteChange, SubmitJob,
 };
 use actix::prelude::*;
 use slotd_exec::cgroup::CgroupBase;
 use slotd_model::changed::Changed;
 use slotd_model::node::{NodeReason, Outage};
+use slotd_model::reservation::ReservationFault;
 use slotd_model::view::{NodeView, PartitionView};
 use slotd_model::{JobId, Refusal};
-use slotd_sched::{Core, Trouble};
+use slotd_sched::{Core, Cx, Trouble};
 use slotd_sys::aside;
 use std::sync::Arc;
 use tokio::sync::oneshot;
@@ -43,6 +45,7 @@ impl Handler<QueryNode> for SchedulerActor {
             limits: self.core.config().limits.clone(),
             qos: self.core.config().qos.clone(),
             licenses: self.core.resources().licenses().collect(),
+            reservations: self.core.reservations((self.outputs.clock)().wall),
             daemon_start: self.outputs.daemon_start,
             load_centi: slotd_sys::system::probe_load_centi(),
             cpus_elsewhere: self.core.resources().cpus_elsewhere(),
@@ -93,6 +96,36 @@ impl Handler<ChangeSite> for SchedulerActor {
         self.forecasts.outdate();
         self.decide(ctx, Core::notify_of_outages);
         Ok(if is_of_node { Vec::new() } else { self.beyond() })
+    }
+}
+
+impl Handler<OrderReservation> for SchedulerActor {
+    type Result = ResponseFuture<Result<String, Refusal>>;
+
+    fn handle(
+        &mut self,
+        OrderReservation(order): OrderReservation,
+        ctx: &mut Self::Context,
+    ) -> Self::Result {
+        let mut cx = Cx::at(self.now());
+        if let Some(fault) = self.fault() {
+            let why = Refusal::Reservation(ReservationFault::NotStored(fault));
+            return Box::pin(async move { Err(why) });
+        }
+        let done = self.core.order_reservation(&order, &mut cx);
+        self.tell_changed(Changed::node);
+        self.forecasts.outdate();
+        let told = self.commit_command(cx.out);
+        self.ask_round(ctx);
+        Box::pin(async move {
+            let name = done?;
+            match told.await {
+                Told::Durable => Ok(name),
+                Told::Unstored(fault) => {
+                    Err(Refusal::Reservation(ReservationFault::NotStored(fault)))
+                }
+            }
+        })
     }
 }
 

@@ -8,7 +8,7 @@ use clap::Arg;
 use std::fmt::Write;
 
 /// A command, an option and how it differs from Slurm.
-const DIFFERS: [(&str, &str, &str); 23] = [
+const DIFFERS: [(&str, &str, &str); 22] = [
     (
         "sbatch",
         "ntasks",
@@ -23,7 +23,6 @@ const DIFFERS: [(&str, &str, &str); 23] = [
     ("sbatch", "time", "enforced to the second"),
     ("sbatch", "nodes", "one node; more are refused"),
     ("sbatch", "nodelist", "one node; others are refused"),
-    ("sbatch", "reservation", "refused, since slotd has no reservations"),
     ("sbatch", "snapshot", "slotd's own option"),
     (
         "sbatch",

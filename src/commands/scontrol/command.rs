@@ -3,6 +3,7 @@
 use super::show::Show;
 use slotd_model::JobRef;
 use slotd_model::node::NodeOrder;
+use slotd_model::reservation::ReservationOrder;
 use slotd_model::update::Update;
 
 /// Jobs named by number or by name (`jobname=x`).
@@ -35,6 +36,11 @@ pub enum Command {
     UpdateNode {
         name: String,
         order: NodeOrder,
+    },
+    /// `entity` is the first word after `delete`.
+    Reservation {
+        order: Box<ReservationOrder>,
+        entity: String,
     },
     Reconfigure,
     Top(Vec<JobRef>),

@@ -29,6 +29,8 @@ pub enum Show {
     Partition(Option<String>),
     /// By name. `None`: all licenses.
     Licenses(Option<String>),
+    /// By name. `None`: all reservations.
+    Reservations(Option<String>),
     Config,
     /// The names in a host list, by default the one in `SLURM_NODELIST`. It is parsed later,
     /// because an invalid list is only reported on standard error and the exit code is 0.
@@ -40,8 +42,8 @@ pub enum Show {
     },
     Daemons,
     Aliases,
-    /// Something that does not exist on a single host, by its full name: `reservations`,
-    /// `burstbuffer`, `topology`, …
+    /// Something that does not exist on a single host, by its full name: `burstbuffer`,
+    /// `topology`, …
     Nothing(&'static str),
 }
 
@@ -127,6 +129,7 @@ pub fn read(words: &[String], origin: &Origin) -> Result<Show, CliError> {
         "nodes" => Ok(Show::Node(one)),
         "partitions" => Ok(Show::Partition(one)),
         "licenses" => Ok(Show::Licenses(one)),
+        "reservations" => Ok(Show::Reservations(one)),
         "config" => Ok(Show::Config),
         "daemons" | "slurmd" => Ok(Show::Daemons),
         "aliases" => Ok(Show::Aliases),
@@ -168,13 +171,14 @@ impl Session<'_> {
             (Show::Node(name), machine) => self.show_node(name.as_deref(), machine),
             (Show::Partition(name), machine) => self.show_partition(name.as_deref(), machine),
             (Show::Licenses(name), machine) => self.show_licenses(name.as_deref(), machine),
+            (Show::Reservations(name), _) => self.show_reservations(name.as_deref()),
             (Show::Config, machine) => self.show_config(machine),
             (Show::Nothing(what), Some(machine)) => {
                 output::print_machine(json::none_of(what), machine)
             }
             (Show::Nothing(what), None) => nothing(what),
             (_, Some(_)) => {
-                let known = "job, step, node, partition, licenses and config";
+                let known = "job, step, node, partition, licenses, reservations and config";
                 Err(bare(format!(
                     "--json and --yaml apply only to show {known}: leave them out here"
                 )))

@@ -5,11 +5,12 @@
 use super::command::{Command, Target};
 use super::control::{job_list, without_job_word};
 use super::session::bare;
-use super::site;
+use super::{reservation, site};
 use crate::args::error::{CliError, Mark};
 use crate::args::origin::Origin;
 use crate::commands::changes;
 use slotd_model::Refusal;
+use slotd_model::request::KeptText;
 use slotd_model::update::Update;
 use slotd_parse::error::shown;
 use slotd_parse::suggest;
@@ -39,10 +40,9 @@ const NO_EFFECT: [&str; 19] = [
 
 /// Entities that Slurm's `update` can change but slotd refuses, by their first key, with the
 /// reason.
-const OTHER_ENTITIES: [(&str, &str); 5] = [
+const OTHER_ENTITIES: [(&str, &str); 4] = [
     ("frontendname", "there are no front ends"),
     ("powercap", "slotd does not control the power of the host"),
-    ("reservationname", "there are no reservations"),
     ("stepid", "a step has its job's time limit"),
     ("suspendexcnodes", "slotd does not control the power of the host"),
 ];
@@ -65,6 +65,9 @@ pub fn read(words: &[String], origin: &Origin) -> Result<Command, CliError> {
     let pairs = without_job_word(words);
     if pairs.is_empty() {
         return Err(bare("too few arguments for update keyword"));
+    }
+    if reservation::is_update(words) {
+        return reservation::read(reservation::Verb::Update, words, origin);
     }
     if let Some(command) = site::read(words) {
         return command;
@@ -92,6 +95,9 @@ pub fn read(words: &[String], origin: &Origin) -> Result<Command, CliError> {
                 target = Some(Target::Jobs(job_list(&[value.to_owned()])?));
             }
             "jobname" | "name" => name = Some(value.to_owned()),
+            "reservationname" => {
+                updates.push(Update::Text(KeptText::Reservation, value.to_owned()));
+            }
             lower => match changes::read(lower, value, origin) {
                 Some(Ok(update)) => updates.push(update),
                 Some(Err(error)) => {

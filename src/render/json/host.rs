@@ -7,6 +7,7 @@ use crate::{Ctx, tres};
 use serde_json::{Value, json};
 use slotd_model::Timestamp;
 use slotd_model::license::LicenseUse;
+use slotd_model::reservation::{ReservationView, Share};
 use slotd_model::view::{NodeView, PartitionView};
 
 /// Returns the document with the settings: `scontrol show config --json`.
@@ -34,6 +35,36 @@ pub fn licenses<'a>(all: impl Iterator<Item = &'a LicenseUse>) -> Value {
         })
     };
     document("openapi/v0.0.38", "licenses", all.map(one).collect())
+}
+
+/// Returns the document with the reservations: `scontrol show reservations --json`.
+pub fn reservations(n: &NodeView, name: Option<&str>) -> Value {
+    let is_meant = |view: &&ReservationView| name.is_none_or(|name| view.reservation.name == *name);
+    let one = |ReservationView { reservation: r, .. }: &ReservationView| {
+        let has_nodes = r.share != Share::Licenses;
+        json!({
+            "name": r.name,
+            "start_time": r.start.as_secs(),
+            "end_time": r.end.map_or(0, |end| end.as_secs()),
+            "users": r.users.join(","),
+            "accounts": r.accounts.join(","),
+            "licenses": r.licenses.clone().unwrap_or_default(),
+            "partition": r.partition.clone().unwrap_or_default(),
+            "node_list": if has_nodes { n.host.name.as_str() } else { "" },
+            "node_count": i32::from(has_nodes),
+            "core_count": match r.share {
+                Share::Node => n.host.cpu_ids.len() as u32,
+                Share::Parts(limit) => limit.cpus.unwrap_or(0),
+                Share::Licenses => 0,
+            },
+            "flags": r.flags.iter().map(|flag| flag.name()).collect::<Vec<_>>(),
+        })
+    };
+    document(
+        "openapi/v0.0.38",
+        "reservations",
+        n.reservations.iter().filter(is_meant).map(one).collect(),
+    )
 }
 
 /// Returns the document with the one node.

@@ -3,7 +3,7 @@
 //!
 //! Every document has `meta` (versions), `errors` (always empty, since errors are reported before a
 //! document begins) and one list: `jobs` (squeue, scontrol show job and, in another shape, sacct),
-//! `nodes` (sinfo, scontrol show node), `partitions`, or `steps` (scontrol show step; the same
+//! `nodes` (sinfo, scontrol show node), `partitions, reservations`, or `steps` (scontrol show step; the same
 //! shape as the steps of sacct's jobs). The documents of sdiag and scontrol show config have the
 //! objects `statistics` and `config` instead. Times are seconds since 1970, 0 for none; time limits
 //! are minutes, `null` for none; memory is in MB. `--json=v0.0.40` selects the shape of newer Slurm
@@ -23,7 +23,7 @@ mod yaml;
 pub use accounting::{accounting_parts, accounting_records, steps};
 pub use diagnostics::diagnostics;
 pub use document::text;
-pub use host::{config, licenses, nodes, none_of, partitions};
+pub use host::{config, licenses, nodes, none_of, partitions, reservations};
 pub use newer::document as newer;
 pub use parts::{Form, Parts, Shape};
 pub use queue::{jobs, jobs_parts, jobs_records};

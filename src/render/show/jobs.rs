@@ -59,8 +59,8 @@ fn who_and_what(r: &mut Record, j: &JobView, ctx: &Ctx) {
     priority.extend(job_facts::show(j, Place::Priority, ctx));
     r.line(priority);
     r.line(vec![
-        ("JobState", j.run.state.name().to_owned()),
-        ("Reason", j.run.reason.slurm_name().to_owned()),
+        ("JobState", facts::state_name(j).to_owned()),
+        ("Reason", facts::reason(j).replace(' ', "_")),
         ("Dependency", facts::or_null(facts::dependency(j).as_deref())),
     ]);
 }

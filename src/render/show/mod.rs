@@ -7,6 +7,7 @@ mod hostlist;
 mod jobs;
 mod licenses;
 mod record;
+mod reservations;
 mod steps;
 
 pub use config::{config, ping};
@@ -14,4 +15,6 @@ pub use host::{node, partition, partitions};
 pub use hostlist::{hostlist, hostnames};
 pub use jobs::jobs;
 pub use licenses::licenses;
+pub(crate) use reservations::of_node;
+pub use reservations::{reservation_table, reservations};
 pub use steps::{steps, steps_shown};

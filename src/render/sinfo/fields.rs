@@ -73,7 +73,7 @@ impl Row<'_> {
             (false, _) => (0, 0, 0),
             (true, State::Idle) => (0, 1, 0),
             (true, State::Mixed | State::Allocated | State::Draining) => (1, 0, 0),
-            (true, State::Drained) => (0, 0, 1),
+            (true, State::Drained | State::Reserved | State::Maint) => (0, 0, 1),
         }
     }
 

@@ -1,6 +1,8 @@
 //! The states of the host, and `-t/--states`, which filters by state.
 
 use crate::field::FormatError;
+use crate::show::of_node;
+use slotd_model::reservation::Flag;
 use slotd_model::view::NodeView;
 
 /// The state of the host, in Slurm's words.
@@ -15,18 +17,35 @@ pub enum State {
     Drained,
     /// It accepts no jobs, and some are running.
     Draining,
+    /// A reservation has the whole host, and no jobs are running.
+    Reserved,
+    /// So has one for maintenance.
+    Maint,
 }
 
 impl State {
-    pub const ALL: [State; 5] =
-        [State::Idle, State::Mixed, State::Allocated, State::Drained, State::Draining];
+    pub const ALL: [State; 7] = [
+        State::Idle,
+        State::Mixed,
+        State::Allocated,
+        State::Drained,
+        State::Draining,
+        State::Reserved,
+        State::Maint,
+    ];
 
     pub fn of(node: &NodeView) -> Self {
         match (State::base(node), State::takes_none(node)) {
+            (State::Idle, false) => State::of_reservation(node).unwrap_or(State::Idle),
             (base, false) => base,
             (State::Idle, true) => State::Drained,
             (_, true) => State::Draining,
         }
+    }
+
+    fn of_reservation(node: &NodeView) -> Option<State> {
+        let reservation = of_node(node)?;
+        Some(if reservation.has(Flag::Maint) { State::Maint } else { State::Reserved })
     }
 
     /// Returns the state that follows from the running jobs, ignoring drains.
@@ -48,7 +67,11 @@ impl State {
 
     /// Returns the state with its flag: `mixed+drain`.
     pub fn complete(node: &NodeView) -> String {
-        let flag = if State::takes_none(node) { "+drain" } else { "" };
+        let reserved = State::of_reservation(node).map_or("", |state| match state {
+            State::Maint => "+maint",
+            _ => "+reserved",
+        });
+        let flag = if State::takes_none(node) { "+drain" } else { reserved };
         format!("{}{flag}", State::base(node).name())
     }
 
@@ -60,6 +83,8 @@ impl State {
             State::Allocated => "allocated",
             State::Drained => "drained",
             State::Draining => "draining",
+            State::Reserved => "reserved",
+            State::Maint => "maint",
         }
     }
 
@@ -71,6 +96,8 @@ impl State {
             State::Allocated => "alloc",
             State::Drained => "drain",
             State::Draining => "drng",
+            State::Reserved => "resv",
+            State::Maint => "maint",
         }
     }
 
@@ -81,7 +108,7 @@ impl State {
     }
 }
 
-/// The node states of Slurm. The host is only ever idle, mixed, allocated or drained.
+/// The node states of Slurm. The host is only ever idle, mixed, allocated, drained or reserved.
 const STATES: [&str; 27] = [
     "unknown",
     "down",

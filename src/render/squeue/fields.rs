@@ -106,12 +106,12 @@ static FIELDS: &[F] = &[
     F::new(&["UserID"], "UID", |r, _| r.job.request.uid.into()).code("U").brief(),
     F::new(&["GroupName"], "GROUP", |r, _| r.job.request.group.clone().into()).code("g"),
     F::new(&["GroupID"], "GROUP", |r, _| r.job.request.gid.into()).code("G"),
-    F::new(&["StateCompact"], "ST", |r, _| r.job.run.state.code().into())
+    F::new(&["StateCompact"], "ST", |r, _| job::state_code(r.job).into())
         .code("t")
         .own(&["ST"])
         .toned(Tone::of_job_cell)
         .brief(),
-    F::new(&["State"], "STATE", |r, _| r.job.run.state.name().into())
+    F::new(&["State"], "STATE", |r, _| job::state_name(r.job).into())
         .code("T")
         .toned(Tone::of_job_cell)
         .brief(),

@@ -20,7 +20,7 @@ impl Row<'_> {
     /// Returns the reason: `Resources`, or `JobArrayTaskLimit,JobHeldUser` if records with
     /// different reasons share the row.
     pub fn reason(&self) -> String {
-        self.reasons.clone().unwrap_or_else(|| self.job.run.reason.slurm_name().to_owned())
+        self.reasons.clone().unwrap_or_else(|| job::reason(self.job).to_owned())
     }
 
     /// Returns the column `NODELIST(REASON)`.
@@ -168,9 +168,9 @@ impl<'a> Row<'a> {
         self.shown =
             Shown::Tasks { array: shown.array_job(), tasks: Cow::Owned(tasks), limit: None };
         let mut reasons = self.reason();
-        if !reasons.split(',').any(|r| r == other.run.reason.slurm_name()) {
+        if !reasons.split(',').any(|r| r == job::reason(other)) {
             reasons.push(',');
-            reasons.push_str(other.run.reason.slurm_name());
+            reasons.push_str(job::reason(other));
         }
         self.reasons = Some(reasons);
     }
