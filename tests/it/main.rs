@@ -69,6 +69,7 @@ mod recovery;
 mod report;
 #[path = "../requeue.rs"]
 mod requeue;
+mod reservations;
 mod resize;
 #[path = "../resource_flags.rs"]
 mod resource_flags;
