@@ -6,8 +6,11 @@ use slotd_parse::hours::Zone;
 
 const HOUR_SECS: u64 = 3600;
 
-/// The most periods to look ahead.
-const MOST_PERIODS: u32 = 40_000;
+const WEEK_SECS: u64 = 7 * 86_400;
+
+/// The most periods to look at after whole weeks were skipped: one a day, and a margin for
+/// changes of the clock.
+const MOST_PERIODS: u32 = 16;
 
 /// Returns the reservation in its first period that ends after `at`; `None` if there is none.
 pub(crate) fn from(reservation: &Reservation, at: Timestamp, zone: &Zone) -> Option<Reservation> {
@@ -24,7 +27,7 @@ pub(crate) fn from(reservation: &Reservation, at: Timestamp, zone: &Zone) -> Opt
             ..reservation.clone()
         });
     }
-    let mut next = reservation.clone();
+    let mut next = skip_weeks(reservation, at.since(end).as_secs() / WEEK_SECS, zone)?;
     for _ in 0..MOST_PERIODS {
         next = after(&next, flag, zone)?;
         if !next.is_over(at) {
@@ -32,6 +35,17 @@ pub(crate) fn from(reservation: &Reservation, at: Timestamp, zone: &Zone) -> Opt
         }
     }
     None
+}
+
+/// Returns a reservation moved on by all but the last of these weeks: its days of the week stay.
+fn skip_weeks(reservation: &Reservation, weeks: u64, zone: &Zone) -> Option<Reservation> {
+    let days = i64::try_from(weeks.saturating_sub(1).checked_mul(7)?).ok()?;
+    if days == 0 {
+        return Some(reservation.clone());
+    }
+    let start = zone.days_later(reservation.start, days)?;
+    let end = Some(zone.days_later(reservation.end?, days)?);
+    Some(Reservation { start, end, ..reservation.clone() })
 }
 
 /// Returns the next period of a reservation that repeats on some days.
@@ -81,6 +95,11 @@ mod tests {
             (Flag::Weekday, 7200, 3),
             (Flag::Weekend, 7200, 1),
             (Flag::Weekend, 2 * DAY + 7200, 8),
+            (Flag::Daily, 1_000_000 * DAY + 7199, 1_000_000),
+            (Flag::Daily, 1_000_000 * DAY + 7200, 1_000_001),
+            (Flag::Weekly, 70_000 * DAY + 7200, 70_007),
+            (Flag::Weekday, 70_000 * DAY + 7200, 70_003),
+            (Flag::Weekend, 70_000 * DAY - 1, 70_001),
         ] {
             let at = Timestamp::from_secs(FRIDAY + after);
             let next = from(&daily(flag), at, &zone).expect("it repeats");
@@ -91,6 +110,8 @@ mod tests {
             Reservation { end: Some(Timestamp::from_secs(FRIDAY + 600)), ..daily(Flag::Hourly) };
         let next = from(&hourly, Timestamp::from_secs(FRIDAY + 7800), &zone).expect("it repeats");
         assert_eq!(next.start, Timestamp::from_secs(FRIDAY + 3 * 3600));
+        let last = Timestamp::from_secs(i64::MAX);
+        assert_eq!(from(&daily(Flag::Daily), last, &zone), None, "beyond the calendar");
         let once = Reservation { flags: BTreeSet::new(), ..daily(Flag::Daily) };
         assert_eq!(from(&once, Timestamp::from_secs(FRIDAY + 7200), &zone), None);
     }
