@@ -118,6 +118,18 @@ impl fmt::Display for Flag {
     }
 }
 
+/// The most reservations that a host keeps.
+pub const MOST_RESERVATIONS: usize = 64;
+
+/// The most users, and the most accounts, of a reservation.
+const MOST_NAMES: usize = 64;
+
+/// The longest name, in bytes.
+const LONGEST_NAME: usize = 64;
+
+/// The longest list of licenses, in bytes.
+const LONGEST_LICENSES: usize = 1024;
+
 /// How long before its start a flexible reservation takes jobs, in seconds.
 const FLEX_SECS: i64 = 3600;
 
@@ -167,6 +179,24 @@ impl Reservation {
     pub fn admits(&self, request: &JobRequest) -> bool {
         is_listed(&self.users, &request.user)
             && is_listed(&self.accounts, request.account.as_deref().unwrap_or_default())
+    }
+
+    /// Fails if a name or a list is too long, or if its name has characters that a list of
+    /// reservations, a file or a terminal would take for something else.
+    pub fn check_bounds(&self) -> Result<(), ReservationFault> {
+        let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_-.".contains(&byte);
+        let is_short = |name: &str| !name.is_empty() && name.len() <= LONGEST_NAME;
+        if !is_short(&self.name) || !self.name.bytes().all(is_plain) {
+            return Err(ReservationFault::Name);
+        }
+        let fits =
+            |list: &[String]| list.len() <= MOST_NAMES && list.iter().all(|name| is_short(name));
+        let licenses = self.licenses.as_deref().unwrap_or_default();
+        if fits(&self.users) && fits(&self.accounts) && licenses.len() <= LONGEST_LICENSES {
+            Ok(())
+        } else {
+            Err(ReservationFault::TooLong)
+        }
     }
 
     /// Returns whether a job names it.
@@ -272,6 +302,11 @@ pub enum ReservationFault {
     Partition,
     Licenses,
     CoreBased,
+    /// The host keeps `MOST_RESERVATIONS` already.
+    TooMany,
+    Name,
+    /// A list has too many names, or too long ones.
+    TooLong,
     /// It cannot be stored.
     NotStored(crate::StoreFault),
 }
@@ -290,6 +325,16 @@ impl fmt::Display for ReservationFault {
             ReservationFault::Partition => "Invalid partition name specified",
             ReservationFault::Licenses => "Invalid license specification",
             ReservationFault::CoreBased => "Core-based reservation can not be updated",
+            ReservationFault::TooMany => {
+                return write!(f, "A host keeps at most {MOST_RESERVATIONS} reservations");
+            }
+            ReservationFault::Name => {
+                return write!(
+                    f,
+                    "A reservation's name has up to {LONGEST_NAME} letters, digits, '_', '-' or '.'"
+                );
+            }
+            ReservationFault::TooLong => "Too many or too long users, accounts or licenses",
             ReservationFault::NotStored(fault) => {
                 return write!(f, "{fault}: {} and try again", fault.remedy());
             }
@@ -333,6 +378,32 @@ mod tests {
         assert_eq!([plain.is_open(before), flex.is_open(before)], [false, true]);
         assert_eq!([plain.job_end(), flex.job_end()], [end, None]);
         assert!(plain.is_active(start) && plain.is_over(Timestamp::from_secs(20_000)));
+    }
+
+    #[test]
+    fn names_and_lists_are_bounded() {
+        let named = |name: &str| Reservation { name: name.to_owned(), ..Reservation::default() };
+        for name in ["a", "A.b_c-9", &"x".repeat(LONGEST_NAME)] {
+            assert_eq!(named(name).check_bounds(), Ok(()), "{name}");
+        }
+        for name in ["", "a,b", "a b", "a/b", "a\n", "a\u{1b}[2J", "\u{e9}", &"x".repeat(65)] {
+            assert_eq!(named(name).check_bounds(), Err(ReservationFault::Name), "{name:?}");
+        }
+        let check = |count: usize, length: usize, licenses: usize| {
+            let list = vec!["u".repeat(length); count];
+            let licenses = Some("l".repeat(licenses));
+            let by_user = Reservation { users: list.clone(), licenses, ..named("a") };
+            let by_account = Reservation { users: Vec::new(), accounts: list, ..by_user.clone() };
+            let checked = by_user.check_bounds();
+            assert_eq!(by_account.check_bounds(), checked);
+            checked
+        };
+        let too_long = Err(ReservationFault::TooLong);
+        assert_eq!(check(MOST_NAMES, LONGEST_NAME, LONGEST_LICENSES), Ok(()));
+        assert_eq!(check(MOST_NAMES + 1, 1, 1), too_long);
+        assert_eq!(check(1, LONGEST_NAME + 1, 1), too_long);
+        assert_eq!(check(1, 0, 1), too_long);
+        assert_eq!(check(1, 1, LONGEST_LICENSES + 1), too_long);
     }
 
     #[test]

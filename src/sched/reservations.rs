@@ -16,8 +16,8 @@ use slotd_model::job::Hold;
 use slotd_model::license;
 use slotd_model::memo::{MemoBody, MemoKey};
 use slotd_model::reservation::{
-    self, Flag, FlagChange, How, Length, ListChange, Reservation, ReservationAsk, ReservationFault,
-    ReservationOrder, ReservationView, Share,
+    self, Flag, FlagChange, How, Length, ListChange, MOST_RESERVATIONS, Reservation,
+    ReservationAsk, ReservationFault, ReservationOrder, ReservationView, Share,
 };
 use slotd_model::{Job, JobId, JobRequest, JobState, Reason, Refusal, Timestamp, Tres};
 #[cfg(test)]
@@ -66,6 +66,9 @@ impl Core {
         cx: &mut Cx,
     ) -> Result<String, ReservationFault> {
         let config = self.resources.config();
+        if config.reservations.len() >= MOST_RESERVATIONS {
+            return Err(ReservationFault::TooMany);
+        }
         let number = config.reservations.last().map_or(0, |last| last.number).saturating_add(1);
         let mut new = Reservation { number, ..Reservation::default() };
         change(&mut new, ask)?;
@@ -75,6 +78,7 @@ impl Core {
             Some(name) => name.clone(),
             None => unused_name(&first, config),
         };
+        new.check_bounds()?;
         if config.reservation(&new.name).is_some() {
             return Err(ReservationFault::Duplicate);
         }
@@ -101,6 +105,7 @@ impl Core {
         let known = config.reservation(&name).ok_or(ReservationFault::Unknown)?;
         let mut new = known.clone();
         change(&mut new, ask)?;
+        new.check_bounds()?;
         config.check_node(ask.nodes.as_deref())?;
         if new.users.is_empty() && new.accounts.is_empty() {
             return Err(ReservationFault::Users);
