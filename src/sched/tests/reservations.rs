@@ -260,3 +260,28 @@ fn others_are_refused() {
     assert_eq!(why.to_string(), "Requested reservation is invalid");
     assert!(d.try_submit(inside(ask(), "")).is_ok());
 }
+
+#[test]
+fn absurd_orders_are_refused() {
+    let mut d = Double::new(4, 1000, 0);
+    let (first, last) = (Timestamp::from_secs(i64::MIN), Timestamp::from_secs(i64::MAX));
+    let ask = || asked("a", 10, 60, cpus(1));
+    for (absurd, fault) in [
+        (ReservationAsk { start: Some(last), ..ask() }, ReservationFault::Time),
+        (ReservationAsk { start: Some(first), ..ask() }, ReservationFault::Time),
+        (asked("a", 10, u64::MAX, cpus(1)), ReservationFault::Time),
+        (asked("a", 10, 0, cpus(1)), ReservationFault::Time),
+        (ReservationAsk { length: None, end: Some(first), ..ask() }, ReservationFault::Time),
+        (asked("a", 10, 60, cpus(u32::MAX)), ReservationFault::Busy { of_partition: true }),
+        (asked("a,b", 10, 60, cpus(1)), ReservationFault::Name),
+    ] {
+        assert_eq!(create(&mut d, absurd.clone()), Err(fault), "{absurd:?}");
+    }
+    for number in 0..64 {
+        create(&mut d, asked(&format!("r{number}"), 1000 * (number + 1), 60, cpus(1))).unwrap();
+    }
+    assert_eq!(create(&mut d, ask()), Err(ReservationFault::TooMany));
+    let gone = order(&mut d, ReservationOrder::Delete("r7".to_owned()));
+    assert_eq!(gone, Ok("r7".to_owned()));
+    assert_eq!(create(&mut d, ask()), Ok("a".to_owned()));
+}
