@@ -22,6 +22,8 @@ pub enum MemoKey {
     Limit(JobId),
     /// A reservation, by its number.
     Reservation(u32),
+    /// The number of the latest reservation.
+    LastReservation,
     /// How jobs ended since the queue was last empty. It sorts last, so that its notification is
     /// sent last.
     Queue,
@@ -36,6 +38,7 @@ pub enum MemoBody {
     Reasons(Vec<Reason>),
     Percent(u8),
     Reservation(Box<Reservation>),
+    Number(u32),
 }
 
 /// A job's ID and the name that its user gave it.
@@ -117,6 +120,7 @@ impl MemoKey {
             MemoKey::Never(JobId(id)) => ("never", id),
             MemoKey::Limit(JobId(id)) => ("limit", id),
             MemoKey::Reservation(number) => ("reservation", number),
+            MemoKey::LastReservation => ("last reservation", 0),
         }
     }
 
@@ -130,6 +134,7 @@ impl MemoKey {
             MemoKey::Never(id),
             MemoKey::Limit(id),
             MemoKey::Reservation(number),
+            MemoKey::LastReservation,
         ];
         keys.into_iter().find(|key| key.parts() == (topic, number))
     }
@@ -164,6 +169,7 @@ mod tests {
             MemoKey::Link(JobId(7)),
             MemoKey::Limit(JobId(0)),
             MemoKey::Reservation(2),
+            MemoKey::LastReservation,
         ] {
             let (topic, number) = key.parts();
             assert_eq!(MemoKey::of_parts(topic, number), Some(key));

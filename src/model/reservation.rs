@@ -30,6 +30,16 @@ pub struct Reservation {
     #[serde(skip_serializing_if = "is_default")]
     pub partition: Option<String>,
     pub flags: BTreeSet<Flag>,
+    /// The first period of a reservation that repeats, if this is a later one. The later ones are
+    /// counted from it, so that a change of the clock moves only those that it meets.
+    #[serde(skip_serializing_if = "is_default")]
+    pub first: Option<(Timestamp, Timestamp)>,
+    /// After how many seconds without jobs PURGE_COMP ends it.
+    #[serde(skip_serializing_if = "is_default")]
+    pub purge_after: Option<u64>,
+    /// Since when no job has named it, if its jobs may start and it has PURGE_COMP.
+    #[serde(skip_serializing_if = "is_default")]
+    pub idle_since: Option<Timestamp>,
 }
 
 /// The reserved part of the host.
@@ -64,10 +74,12 @@ pub enum Flag {
     AnyNodes,
     /// Jobs that still wait at its end run outside it.
     NoHoldJobsAfter,
+    /// It ends early if no job uses it.
+    PurgeComp,
 }
 
 impl Flag {
-    pub const ALL: [Flag; 13] = [
+    pub const ALL: [Flag; 14] = [
         Flag::Maint,
         Flag::Flex,
         Flag::Overlap,
@@ -81,6 +93,7 @@ impl Flag {
         Flag::AllNodes,
         Flag::AnyNodes,
         Flag::NoHoldJobsAfter,
+        Flag::PurgeComp,
     ];
 
     pub const fn name(self) -> &'static str {
@@ -98,6 +111,7 @@ impl Flag {
             Flag::AllNodes => "ALL_NODES",
             Flag::AnyNodes => "ANY_NODES",
             Flag::NoHoldJobsAfter => "NO_HOLD_JOBS_AFTER_END",
+            Flag::PurgeComp => "PURGE_COMP",
         }
     }
 
@@ -129,6 +143,9 @@ const LONGEST_NAME: usize = 64;
 
 /// The longest list of licenses, in bytes.
 const LONGEST_LICENSES: usize = 1024;
+
+/// After how long PURGE_COMP ends an idle reservation by default, in seconds.
+const PURGE_SECS: u64 = 300;
 
 /// How long before its start a flexible reservation takes jobs, in seconds.
 const FLEX_SECS: i64 = 3600;
@@ -175,6 +192,22 @@ impl Reservation {
         }
     }
 
+    /// Returns after how many seconds without jobs it ends.
+    pub fn purge_secs(&self) -> Option<u64> {
+        self.has(Flag::PurgeComp).then(|| self.purge_after.unwrap_or(PURGE_SECS))
+    }
+
+    /// Returns when it ends unless a job names it.
+    pub fn purged_at(&self) -> Option<Timestamp> {
+        Some(self.idle_since?.max(self.start).plus_secs(self.purge_secs()?))
+    }
+
+    /// Returns whether its jobs may use what this one keeps from all others. As in Slurm, only
+    /// maintenance passes maintenance.
+    pub fn passes(&self, other: &Reservation) -> bool {
+        self.has(Flag::Maint) || self.has(Flag::Overlap) && !other.has(Flag::Maint)
+    }
+
     /// Returns whether this request may use it.
     pub fn admits(&self, request: &JobRequest) -> bool {
         is_listed(&self.users, &request.user)
@@ -184,9 +217,8 @@ impl Reservation {
     /// Fails if a name or a list is too long, or if its name has characters that a list of
     /// reservations, a file or a terminal would take for something else.
     pub fn check_bounds(&self) -> Result<(), ReservationFault> {
-        let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_-.".contains(&byte);
         let is_short = |name: &str| !name.is_empty() && name.len() <= LONGEST_NAME;
-        if !is_short(&self.name) || !self.name.bytes().all(is_plain) {
+        if !is_short(&self.name) || !self.name.chars().all(is_plain) {
             return Err(ReservationFault::Name);
         }
         let fits =
@@ -203,6 +235,18 @@ impl Reservation {
     pub fn is_named_by(&self, request: &JobRequest) -> bool {
         names(request).any(|name| name == self.name)
     }
+}
+
+fn is_plain(letter: char) -> bool {
+    letter.is_ascii_alphanumeric() || "_-.".contains(letter)
+}
+
+/// Returns a name with a number. Characters that a name can't have are replaced, and those that
+/// make it too long are left out.
+pub fn numbered_name(first: &str, number: u32) -> String {
+    let number = format!("_{number}");
+    let plain = first.chars().map(|letter| if is_plain(letter) { letter } else { '_' });
+    plain.take(LONGEST_NAME - number.len()).collect::<String>() + &number
 }
 
 /// Returns the reservations that a job names.
@@ -251,6 +295,8 @@ pub struct ReservationAsk {
     pub licenses: Option<String>,
     pub partition: Option<String>,
     pub flags: Option<FlagChange>,
+    /// The time in `PURGE_COMP=TIME`.
+    pub purge_after: Option<u64>,
     /// Names of nodes, to be compared with the host's.
     pub nodes: Option<String>,
 }
@@ -404,6 +450,20 @@ mod tests {
         assert_eq!(check(1, LONGEST_NAME + 1, 1), too_long);
         assert_eq!(check(1, 0, 1), too_long);
         assert_eq!(check(1, 1, LONGEST_LICENSES + 1), too_long);
+    }
+
+    #[test]
+    fn a_chosen_name_is_plain_and_short() {
+        for (first, number, name) in [
+            ("ann", 1, "ann_1"),
+            ("../lab\n", 12, ".._lab__12"),
+            ("gr\u{fc}n", 3, "gr_n_3"),
+            (&"x".repeat(80), 10, &*("x".repeat(61) + "_10")),
+        ] {
+            let name = name.to_owned();
+            assert_eq!(numbered_name(first, number), name);
+            assert_eq!(Reservation { name, ..Reservation::default() }.check_bounds(), Ok(()));
+        }
     }
 
     #[test]

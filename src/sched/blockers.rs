@@ -137,14 +137,17 @@ impl Core {
 
     /// Returns the reservations, other than its own, that begin before a job would end.
     fn ahead(&self, choice: &Choice, now: Timestamp) -> impl Iterator<Item = &Reservation> {
-        let own = choice.reservation.flatten().map(|own| own.number);
+        let own = choice.reservation.flatten();
         let end = choice.reservation.flatten().and_then(Reservation::job_end);
         let limit = choice.limit_secs.map(|secs| now.plus_secs(secs));
         let end = limit.into_iter().chain(end).min();
         let all = self.resources.config().reservations.iter();
         all.filter(move |reservation| {
             let is_met = end.is_none_or(|end| end > reservation.start.max(now));
-            Some(reservation.number) != own && !reservation.is_over(now) && is_met
+            let is_open = own.is_some_and(|own| {
+                own.number == reservation.number || own.passes(reservation)
+            });
+            !is_open && !reservation.is_over(now) && is_met
         })
     }
 

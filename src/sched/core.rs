@@ -26,6 +26,8 @@ pub struct Core {
     /// The notifications to send.
     pub(super) notifications: Notifications,
     pub(super) crontabs: Crontabs,
+    /// The number of the latest reservation, which may be gone.
+    pub(super) last_reservation: u32,
 }
 
 impl Core {
@@ -36,6 +38,7 @@ impl Core {
             resources: Resources::new(config),
             line: Line::default(),
             crontabs: Crontabs::default(),
+            last_reservation: 0,
         }
     }
 

@@ -30,23 +30,57 @@ impl Core {
         let overlaps = [Flag::Maint, Flag::Overlap, Flag::IgnoreJobs, Flag::Flex];
         let is_strict = |one: &&Reservation| !overlaps.iter().any(|flag| one.has(*flag));
         let all = &self.resources.config().reservations;
-        for reservation in all.iter().filter(is_strict).filter(|one| one.is_active(now)) {
-            let started = self.records.active_jobs().filter(|job| {
-                job.run.state == JobState::Running
-                    && job.run.start.is_some_and(|start| start > reservation.start)
-                    && !reservation.is_named_by(&job.request)
-            });
-            let others = started.fold(0, |sum, job| sum + job.tres.cpus);
-            let host = self.resources.host().tres().cpus;
-            let left = match reservation.share {
-                Share::Node => 0,
-                Share::Parts(limit) => host.saturating_sub(limit.cpus.unwrap_or(0)),
-                Share::Licenses => host,
-            };
-            if others > left {
-                let name = &reservation.name;
-                return Err(format!("others run on {others} CPUs beside {name}, not on {left}"));
+        all.iter()
+            .filter(is_strict)
+            .filter(|one| one.is_active(now))
+            .try_for_each(|one| self.check_reservation_kept(one))
+    }
+
+    fn check_reservation_kept(&self, reservation: &Reservation) -> Result<(), String> {
+        let config = self.resources.config();
+        let passes = |job: &Job| {
+            let own = config.reservation_of(&job.request);
+            own.is_some_and(|own| own.number == reservation.number || own.passes(reservation))
+        };
+        let others = self.records.active_jobs().filter(|job| {
+            job.run.state == JobState::Running
+                && job.run.start.is_some_and(|start| start > reservation.start)
+                && !passes(job)
+        });
+        let (mut cpus, mut gpus) = (BTreeSet::<u32>::new(), BTreeSet::<u32>::new());
+        let mut mem_mb = 0;
+        let mut licenses: BTreeMap<&str, u32> = BTreeMap::new();
+        for job in others {
+            if reservation.share == Share::Node {
+                return Err(format!("job {} runs in {}", job.id, reservation.name));
             }
+            let alloc = job.run.alloc.as_ref().ok_or("a running job has an allocation")?;
+            // Jobs may share CPUs.
+            cpus.extend(&alloc.cpu_ids);
+            gpus.extend(&alloc.gpu_ids);
+            mem_mb += alloc.tres.mem_mb;
+            let held = job.request.licenses.as_deref().and_then(license::parse);
+            for (name, count) in held.into_iter().flatten() {
+                *licenses.entry(name).or_default() += count;
+            }
+        }
+        let own = match reservation.share {
+            Share::Parts(limit) => limit.tres(),
+            Share::Node | Share::Licenses => Tres::ZERO,
+        };
+        let host = self.resources.host().tres();
+        let kept = reservation.licenses.as_deref().and_then(license::parse).unwrap_or_default();
+        let lacks_license = kept.iter().any(|(name, count)| {
+            let all = config.licenses.iter().find(|known| known.name == *name);
+            let held = licenses.get(name).copied().unwrap_or(0);
+            held > 0 && all.is_some_and(|all| held + count > all.count)
+        });
+        let is_crowded = own.cpus > 0 && cpus.len() as u32 + own.cpus > host.cpus
+            || own.gpus > 0 && gpus.len() as u32 + own.gpus > host.gpus
+            || own.mem_mb > 0 && mem_mb + own.mem_mb > host.mem_mb;
+        if is_crowded || lacks_license {
+            let name = &reservation.name;
+            return Err(format!("CPUs {cpus:?}, GPUs {gpus:?}, {mem_mb} MB beside {name}"));
         }
         Ok(())
     }

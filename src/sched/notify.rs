@@ -75,7 +75,7 @@ impl Notifications {
             MemoKey::Never(job) => self.never.get(&job).cloned().map(MemoBody::Reasons),
             MemoKey::Limit(job) => self.limits.get(&job).copied().map(MemoBody::Percent),
             // Kept by the core itself.
-            MemoKey::Reservation(_) => None,
+            MemoKey::Reservation(_) | MemoKey::LastReservation => None,
         }
     }
 
@@ -476,9 +476,11 @@ impl Notifications {
                 self.chains.get(&root).is_none_or(|chain| chain.live.is_empty())
             }
             MemoKey::Queue => records.is_queue_empty(),
-            MemoKey::Link(_) | MemoKey::Never(_) | MemoKey::Limit(_) | MemoKey::Reservation(_) => {
-                false
-            }
+            MemoKey::Link(_)
+            | MemoKey::Never(_)
+            | MemoKey::Limit(_)
+            | MemoKey::Reservation(_)
+            | MemoKey::LastReservation => false,
         };
         if !has_ended {
             return;
@@ -505,7 +507,8 @@ impl Notifications {
             | MemoKey::Link(_)
             | MemoKey::Never(_)
             | MemoKey::Limit(_)
-            | MemoKey::Reservation(_) => {}
+            | MemoKey::Reservation(_)
+            | MemoKey::LastReservation => {}
         }
     }
 

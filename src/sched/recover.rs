@@ -56,15 +56,16 @@ impl Core {
     /// recovery.
     pub fn recall_memos(&mut self, memos: Vec<(MemoKey, MemoBody)>, now: Timestamp) {
         let mut reservations = Vec::new();
-        let mut others = Vec::new();
+        let (mut others, mut last) = (Vec::new(), 0);
         for (key, body) in memos {
             match body {
                 MemoBody::Reservation(reservation) => reservations.push(*reservation),
+                MemoBody::Number(number) => last = number,
                 body => others.push((key, body)),
             }
         }
         reservations.sort_by_key(|reservation| reservation.number);
-        self.recall_reservations(reservations, now);
+        self.recall_reservations(reservations, last, now);
         self.notifications.recall(&self.records, others, now);
     }
 

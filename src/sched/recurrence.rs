@@ -10,7 +10,7 @@ const WEEK_SECS: u64 = 7 * 86_400;
 
 /// The most periods to look at after whole weeks were skipped: one a day, and a margin for
 /// changes of the clock.
-const MOST_PERIODS: u32 = 16;
+const MOST_PERIODS: i64 = 16;
 
 /// Returns the reservation in its first period that ends after `at`; `None` if there is none.
 pub(crate) fn from(reservation: &Reservation, at: Timestamp, zone: &Zone) -> Option<Reservation> {
@@ -27,41 +27,33 @@ pub(crate) fn from(reservation: &Reservation, at: Timestamp, zone: &Zone) -> Opt
             ..reservation.clone()
         });
     }
-    let mut next = skip_weeks(reservation, at.since(end).as_secs() / WEEK_SECS, zone)?;
-    for _ in 0..MOST_PERIODS {
-        next = after(&next, flag, zone)?;
-        if !next.is_over(at) {
-            return Some(next);
-        }
-    }
-    None
-}
-
-/// Returns a reservation moved on by all but the last of these weeks: its days of the week stay.
-fn skip_weeks(reservation: &Reservation, weeks: u64, zone: &Zone) -> Option<Reservation> {
-    let days = i64::try_from(weeks.saturating_sub(1).checked_mul(7)?).ok()?;
-    if days == 0 {
-        return Some(reservation.clone());
-    }
-    let start = zone.days_later(reservation.start, days)?;
-    let end = Some(zone.days_later(reservation.end?, days)?);
-    Some(Reservation { start, end, ..reservation.clone() })
-}
-
-/// Returns the next period of a reservation that repeats on some days.
-fn after(reservation: &Reservation, flag: Flag, zone: &Zone) -> Option<Reservation> {
-    let (start, end) = (reservation.start, reservation.end?);
-    let is_meant = |start: Timestamp| match flag {
-        Flag::Weekday => !zone.is_weekend(start),
-        Flag::Weekend => zone.is_weekend(start),
-        _ => true,
-    };
+    let first = reservation.first.unwrap_or((reservation.start, end));
     let step = if flag == Flag::Weekly { 7 } else { 1 };
-    (1..=7).map(|count| count * step).find_map(|days| {
-        let start = zone.days_later(start, days).filter(|start| is_meant(*start))?;
-        let end = Some(zone.days_later(end, days)?);
-        Some(Reservation { start, end, ..reservation.clone() })
+    let weeks = (at.since(first.1).as_secs() / WEEK_SECS).saturating_sub(1);
+    let skipped = i64::try_from(weeks).ok()?.checked_mul(7)?;
+    (1..=MOST_PERIODS).find_map(|count| {
+        let days = skipped.checked_add(count * step)?;
+        let (start, end) = days_later(first, days, zone)?;
+        let is_meant = match flag {
+            Flag::Weekday => !zone.is_weekend(start),
+            Flag::Weekend => zone.is_weekend(start),
+            _ => true,
+        };
+        let next = Reservation { start, end: Some(end), first: Some(first), ..reservation.clone() };
+        (is_meant && !next.is_over(at)).then_some(next)
     })
+}
+
+/// Returns a period moved on by some days, with the same times of day. If a change of the clock puts
+/// its end before its start, it keeps its length.
+fn days_later(
+    (start, end): (Timestamp, Timestamp),
+    days: i64,
+    zone: &Zone,
+) -> Option<(Timestamp, Timestamp)> {
+    let moved = zone.days_later(start, days)?;
+    let until = zone.days_later(end, days).filter(|until| *until > moved);
+    Some((moved, until.unwrap_or(moved.plus_secs(end.since(start).as_secs()))))
 }
 
 #[cfg(test)]
@@ -114,5 +106,40 @@ mod tests {
         assert_eq!(from(&daily(Flag::Daily), last, &zone), None, "beyond the calendar");
         let once = Reservation { flags: BTreeSet::new(), ..daily(Flag::Daily) };
         assert_eq!(from(&once, Timestamp::from_secs(FRIDAY + 7200), &zone), None);
+    }
+    #[test]
+    fn a_change_of_the_clock_moves_only_the_periods_that_it_meets() {
+        let zone = Zone::from(jiff::tz::TimeZone::get("Europe/Berlin").expect("a zone"));
+        let local = |text: &str| {
+            let zoned = text.parse::<jiff::civil::DateTime>().expect("a time");
+            let zoned = zoned.in_tz("Europe/Berlin").expect("a zone");
+            Timestamp::from_secs(zoned.timestamp().as_second())
+        };
+        // From 02:00 to 03:00 on 28 March 2027 there is no time, and on 31 October two hours are 2.
+        for (start, end, gap) in [
+            ("02:15", "02:45", ("03:15", "03:45")),
+            ("01:30", "02:30", ("01:30", "03:30")),
+            ("02:50", "03:05", ("03:50", "04:05")),
+            ("22:00", "23:00", ("22:00", "23:00")),
+        ] {
+            let on = |day: &str, time: &str| local(&format!("{day}T{time}"));
+            let mut known = Reservation {
+                start: on("2027-03-26", start),
+                end: Some(on("2027-03-26", end)),
+                ..daily(Flag::Daily)
+            };
+            for (day, (start, end)) in [
+                ("2027-03-27", (start, end)),
+                ("2027-03-28", gap),
+                ("2027-03-29", (start, end)),
+                ("2027-10-30", (start, end)),
+                ("2027-11-01", (start, end)),
+            ] {
+                let before = on(day, "00:00");
+                known = from(&known, before, &zone).expect("it repeats");
+                let period = (known.start, known.end);
+                assert_eq!(period, (on(day, start), Some(on(day, end))), "{day} {start}");
+            }
+        }
     }
 }

@@ -4,26 +4,25 @@
 //! `line::reserved` keeps other jobs away from them. The amounts that their own jobs may hold
 //! together are limits like those of a QOS.
 
+use self::order::change;
 use super::core::Core;
 use super::line::reserved::{self, Moment};
 use super::recurrence;
-use super::resources::capacity::{Capacity, CpuSharing, Want};
-use super::resources::gpu_pool::GpuWant;
-use super::resources::limits::LimitSet;
 use super::types::{Config, Cx, StopCause};
 use slotd_model::change::Change;
 use slotd_model::job::Hold;
-use slotd_model::license;
 use slotd_model::memo::{MemoBody, MemoKey};
 use slotd_model::reservation::{
-    self, Flag, FlagChange, How, Length, ListChange, MOST_RESERVATIONS, Reservation,
-    ReservationAsk, ReservationFault, ReservationOrder, ReservationView, Share,
+    self, Flag, MOST_RESERVATIONS, Reservation, ReservationAsk, ReservationFault, ReservationOrder,
+    ReservationView, Share,
 };
-use slotd_model::{Job, JobId, JobRequest, JobState, Reason, Refusal, Timestamp, Tres};
+use slotd_model::{Job, JobId, JobRequest, JobState, Reason, Refusal, Timestamp};
 #[cfg(test)]
 use std::collections::BTreeMap;
 use std::collections::BTreeSet;
 use std::sync::Arc;
+
+mod order;
 
 const MINUTE_SECS: u64 = 60;
 
@@ -69,14 +68,15 @@ impl Core {
         if config.reservations.len() >= MOST_RESERVATIONS {
             return Err(ReservationFault::TooMany);
         }
-        let number = config.reservations.last().map_or(0, |last| last.number).saturating_add(1);
+        // As in Slurm, no number comes back, and with it no name that slotd has chosen.
+        let number = self.last_reservation.checked_add(1).ok_or(ReservationFault::TooMany)?;
         let mut new = Reservation { number, ..Reservation::default() };
         change(&mut new, ask)?;
         let first = new.users.iter().chain(&new.accounts).next();
         let first = first.ok_or(ReservationFault::Users)?.trim_start_matches('-').to_owned();
         new.name = match &ask.name {
             Some(name) => name.clone(),
-            None => unused_name(&first, config),
+            None => unused_name(&first, number, config),
         };
         new.check_bounds()?;
         if config.reservation(&new.name).is_some() {
@@ -90,6 +90,9 @@ impl Core {
         self.check_new(&new, cx.now)?;
         let mut all = self.resources.config().reservations.clone();
         all.push(new.clone());
+        self.last_reservation = number;
+        let (key, body) = (MemoKey::LastReservation, MemoBody::Number(number));
+        cx.out.changes.push(Change::PutMemo { key, body });
         self.store(&new, cx);
         self.set_reservations(all, cx.now);
         Ok(new.name)
@@ -126,20 +129,14 @@ impl Core {
         if takes_more {
             self.check_new(&new, cx.now)?;
         }
-        let mut all = self.resources.config().reservations.clone();
-        all.iter_mut().filter(|other| other.number == new.number).for_each(|other| {
-            other.clone_from(&new);
-        });
-        self.store(&new, cx);
-        self.set_reservations(all, cx.now);
+        self.replace_reservation(new, cx);
         Ok(name)
     }
 
     fn delete_reservation(&mut self, name: &str, cx: &mut Cx) -> Result<String, ReservationFault> {
         let known =
             self.resources.config().reservation(name).ok_or(ReservationFault::Unknown)?.clone();
-        let is_user = |job: &Job| !job.run.state.is_terminal() && known.is_named_by(&job.request);
-        if self.jobs().any(is_user) {
+        if self.is_used(&known) {
             return Err(ReservationFault::InUse);
         }
         self.remove_reservation(&known, cx);
@@ -180,8 +177,9 @@ impl Core {
             .cloned()
             .collect();
         for reservation in over {
-            self.end_reservation(&reservation, cx);
+            self.end_reservation(&reservation, cx.now, cx);
         }
+        self.purge_idle(cx);
         if self.resources.note_open_reservations(cx.now) {
             let is_in_one = |id: &JobId| {
                 self.records.job(*id).is_some_and(|job| job.request.reservation.is_some())
@@ -196,7 +194,44 @@ impl Core {
         }
     }
 
-    fn end_reservation(&mut self, over: &Reservation, cx: &mut Cx) {
+    /// Ends reservations with PURGE_COMP that have begun and that no job has named for long enough.
+    fn purge_idle(&mut self, cx: &mut Cx) {
+        let all = self.resources.config().reservations.iter();
+        let active = all.filter(|one| one.purge_secs().is_some() && one.is_open(cx.now));
+        let active: Vec<Reservation> = active.cloned().collect();
+        for known in active {
+            // A clock that is set back restarts the wait.
+            let since = match known.idle_since.filter(|since| *since <= cx.now) {
+                _ if self.is_used(&known) => None,
+                since => since.or(Some(cx.now)),
+            };
+            let idle = Reservation { idle_since: since, ..known.clone() };
+            if idle.purged_at().is_some_and(|at| at <= cx.now) {
+                let end = known.end.unwrap_or(cx.now).max(cx.now);
+                self.end_reservation(&known, end, cx);
+            } else if since != known.idle_since {
+                self.replace_reservation(idle, cx);
+            }
+        }
+    }
+
+    /// Returns whether a job that has not ended names a reservation.
+    fn is_used(&self, known: &Reservation) -> bool {
+        let is_user = |job: &Job| !job.run.state.is_terminal() && known.is_named_by(&job.request);
+        self.jobs().any(is_user)
+    }
+
+    fn replace_reservation(&mut self, new: Reservation, cx: &mut Cx) {
+        self.store(&new, cx);
+        let mut all = self.resources.config().reservations.clone();
+        if let Some(known) = all.iter_mut().find(|other| other.number == new.number) {
+            *known = new;
+        }
+        self.set_reservations(all, cx.now);
+    }
+
+    /// Ends a reservation. One that repeats goes on in the first period that ends after `after`.
+    fn end_reservation(&mut self, over: &Reservation, after: Timestamp, cx: &mut Cx) {
         let is_inside = |job: &&Job| {
             matches!(job.run.state, JobState::Running | JobState::Suspended)
                 && over.is_named_by(&job.request)
@@ -211,14 +246,12 @@ impl Core {
             self.records.edit(id, |job| job.run.system_comment = Some(text));
             self.stop(id, Reason::TimeLimit, StopCause::TimeLimit, cx);
         }
-        match recurrence::from(over, cx.now, &self.resources.config().zone) {
+        let next = over.end.and_then(|_| {
+            recurrence::from(over, after, &self.resources.config().zone)
+        });
+        match next {
             Some(next) => {
-                let mut all = self.resources.config().reservations.clone();
-                all.iter_mut().filter(|other| other.number == next.number).for_each(|other| {
-                    other.clone_from(&next);
-                });
-                self.store(&next, cx);
-                self.set_reservations(all, cx.now);
+                self.replace_reservation(Reservation { idle_since: None, ..next }, cx);
             }
             None => {
                 self.leave_reservation(over, cx);
@@ -248,72 +281,6 @@ impl Core {
             self.arm(id, cx.now);
             self.records.save(id, cx);
         }
-    }
-
-    /// Checks a new or changed reservation against the others, and against running jobs.
-    fn check_new(&self, new: &Reservation, now: Timestamp) -> Result<(), ReservationFault> {
-        let config = self.resources.config();
-        if let Some(name) = &new.partition
-            && config.partition_index(Some(name)).is_none()
-        {
-            return Err(ReservationFault::Partition);
-        }
-        if let Some(text) = &new.licenses {
-            let request = JobRequest { licenses: Some(text.clone()), ..JobRequest::default() };
-            let is_empty = license::parse(text).is_none_or(|all| all.is_empty());
-            if is_empty || config.check_licenses(&request).is_err() {
-                return Err(ReservationFault::Licenses);
-            }
-        }
-        let lifts = |other: &Reservation| other.has(Flag::Maint) || other.has(Flag::Overlap);
-        let others = || {
-            config.reservations.iter().filter(|other| {
-                other.number != new.number && !lifts(other) && overlap(new, other, config)
-            })
-        };
-        let is_node = |one: &Reservation| one.share == Share::Node;
-        if !lifts(new) {
-            let clashes = |other: &Reservation| {
-                is_node(other) && new.share != Share::Licenses
-                    || is_node(new) && other.share != Share::Licenses
-            };
-            if others().any(clashes) {
-                return Err(ReservationFault::Overlaps);
-            }
-        }
-        let of_partition = !new.has(Flag::SpecNodes) && new.share != Share::Licenses;
-        let busy = ReservationFault::Busy { of_partition };
-        let mut capacity = self.resources.ledger().whole().clone();
-        if !new.has(Flag::IgnoreJobs)
-            && !new.has(Flag::Maint)
-            && !self.leave_room(new, &mut capacity, now)
-        {
-            return Err(busy);
-        }
-        let besides: Vec<&Reservation> = if lifts(new) { Vec::new() } else { others().collect() };
-        for other in besides.into_iter().chain([new]) {
-            if !take_share(other, &mut capacity, config) {
-                return Err(busy);
-            }
-        }
-        Ok(())
-    }
-
-    /// Takes what jobs outside a reservation may still hold at its start. Returns false if it needs
-    /// the whole node and there are any.
-    fn leave_room(&self, new: &Reservation, capacity: &mut Capacity, now: Timestamp) -> bool {
-        let at = new.start.max(now);
-        let ledger = self.resources.ledger();
-        let running = self.line.running(&self.records, ledger, now);
-        let stays = |one: &&super::line::backfill::Running| {
-            let is_own = one.part.place.limits.reservation() == Some(new.number);
-            let is_reserved = one.part.place.limits.reservation().is_some();
-            let ends = one.end.at().is_some_and(|end| end <= at) && !one.end.is_estimate();
-            !is_own && !is_reserved && !ends
-        };
-        let left: Vec<_> = running.iter().filter(stays).collect();
-        left.iter().for_each(|one| capacity.take(&one.part));
-        new.share != Share::Node || left.is_empty()
     }
 
     /// Returns the reservations, each with the CPUs that it has now.
@@ -348,7 +315,7 @@ impl Core {
         let all = self.resources.config().reservations.iter();
         all.filter_map(|reservation| {
             if open.contains(&reservation.number) {
-                reservation.end
+                reservation.end.into_iter().chain(reservation.purged_at()).min()
             } else {
                 Some(reservation.opens())
             }
@@ -364,140 +331,31 @@ impl Core {
         all.extend(own.map(|one| {
             (MemoKey::Reservation(one.number), MemoBody::Reservation(Box::new(one.clone())))
         }));
+        if self.last_reservation > 0 {
+            all.insert(MemoKey::LastReservation, MemoBody::Number(self.last_reservation));
+        }
         Ok(all)
     }
 
-    /// Restores the reservations of an earlier daemon.
-    pub(super) fn recall_reservations(&mut self, all: Vec<Reservation>, now: Timestamp) {
+    /// Restores the reservations of an earlier daemon. `last` is the last number that it gave.
+    pub(super) fn recall_reservations(
+        &mut self,
+        all: Vec<Reservation>,
+        last: u32,
+        now: Timestamp,
+    ) {
+        let known = all.iter().map(|reservation| reservation.number).max();
+        self.last_reservation = last.max(known.unwrap_or(0));
         if !all.is_empty() {
             self.set_reservations(all, now);
         }
     }
 }
 
-impl Config {
-    fn check_node(&self, names: Option<&str>) -> Result<(), ReservationFault> {
-        let is_this = |name: &str| name == self.host.name || name == "localhost";
-        match names {
-            Some(names) if !names.split(',').all(is_this) => Err(ReservationFault::Node),
-            _ => Ok(()),
-        }
-    }
-}
-
-/// Returns a name that no reservation has: the user's or account's, and a number.
-fn unused_name(first: &str, config: &Config) -> String {
-    let names = (1u32..).map(|count| format!("{first}_{count}"));
+/// Returns a name that no reservation has: the user's or account's, and a number from this one on.
+/// Characters that a name can't have are replaced.
+fn unused_name(first: &str, number: u32, config: &Config) -> String {
+    let names = (number..).map(|count| reservation::numbered_name(first, count));
     let mut free = names.skip_while(|name| config.reservation(name).is_some());
     free.next().unwrap_or_default()
-}
-
-/// Applies the keys of a command.
-fn change(reservation: &mut Reservation, ask: &ReservationAsk) -> Result<(), ReservationFault> {
-    let length = reservation.end.map(|end| end.since(reservation.start).as_secs());
-    if let Some(start) = ask.start {
-        // The reservation moves as a whole.
-        reservation.end = length.map(|secs| start.plus_secs(secs));
-        reservation.start = start;
-    }
-    match (ask.length, ask.end) {
-        // The resolution is a minute.
-        (Some(Length::Secs(secs)), _) => {
-            let secs = secs.div_ceil(MINUTE_SECS).saturating_mul(MINUTE_SECS);
-            reservation.end = Some(reservation.start.plus_secs(secs));
-        }
-        (Some(Length::Forever), _) => reservation.end = None,
-        (None, Some(end)) => reservation.end = Some(end),
-        (None, None) => {}
-    }
-    if reservation.end.is_some_and(|end| end <= reservation.start) {
-        return Err(ReservationFault::Time);
-    }
-    change_list(&mut reservation.users, ask.users.as_ref());
-    change_list(&mut reservation.accounts, ask.accounts.as_ref());
-    if let Some(flags) = &ask.flags {
-        change_flags(&mut reservation.flags, flags);
-    }
-    reservation.share = ask.share.unwrap_or(reservation.share);
-    if ask.licenses.is_some() {
-        reservation.licenses = ask.licenses.clone().filter(|text| !text.is_empty());
-    }
-    if ask.partition.is_some() {
-        reservation.partition.clone_from(&ask.partition);
-    }
-    Ok(())
-}
-
-fn change_list(list: &mut Vec<String>, change: Option<&ListChange>) {
-    match change {
-        None => {}
-        Some((How::Set, names)) => list.clone_from(names),
-        Some((How::Add, names)) => {
-            let new = names.iter().filter(|name| !list.contains(name)).cloned();
-            let new: Vec<String> = new.collect();
-            list.extend(new);
-        }
-        Some((How::Remove, names)) => list.retain(|name| !names.contains(name)),
-    }
-}
-
-fn change_flags(flags: &mut BTreeSet<Flag>, (how, named): &FlagChange) {
-    match how {
-        How::Set | How::Add => {
-            // It repeats in one way.
-            if named.iter().any(|flag| flag.repeats()) {
-                flags.retain(|flag| !flag.repeats());
-            }
-            flags.extend(named);
-        }
-        How::Remove => flags.retain(|flag| flag.is_permanent() || !named.contains(flag)),
-    }
-}
-
-/// How far ahead the repetitions of two reservations are compared, as in Slurm: a week.
-const COMPARED_SECS: u64 = 7 * 86_400;
-
-/// Returns whether two reservations, or their next repetitions, share a moment.
-fn overlap(one: &Reservation, other: &Reservation, config: &Config) -> bool {
-    let meets = |one: &Reservation, other: &Reservation| {
-        !one.is_over(other.start) && !other.is_over(one.start)
-    };
-    let first = one.start.min(other.start);
-    let until = first.plus_secs(COMPARED_SECS);
-    let periods = |reservation: &Reservation| {
-        let zone = config.zone.clone();
-        let next = move |known: &Reservation| recurrence::from(known, known.end?, &zone);
-        std::iter::successors(Some(reservation.clone()), next)
-            .take_while(move |period| period.start < until.max(first))
-            .collect::<Vec<_>>()
-    };
-    let (mut own, mut others) = (periods(one), periods(other));
-    // The first period counts, however far away it is.
-    if own.is_empty() {
-        own.push(one.clone());
-    }
-    if others.is_empty() {
-        others.push(other.clone());
-    }
-    own.iter().any(|period| others.iter().any(|other| meets(period, other)))
-}
-
-/// Takes the share of a reservation from an otherwise free host. Returns false if it does not fit.
-fn take_share(reservation: &Reservation, capacity: &mut Capacity, config: &Config) -> bool {
-    let tres = match reservation.share {
-        Share::Node => return true,
-        Share::Parts(amounts) => amounts.tres(),
-        Share::Licenses => Tres::ZERO,
-    };
-    let text = reservation.licenses.as_deref().unwrap_or_default();
-    let place = CpuSharing {
-        partition: config.partition_index(reservation.partition.as_deref()),
-        jobs_per_cpu: 1,
-        exclusive: false,
-        limits: LimitSet::of_licenses(text, &config.licenses),
-    };
-    let gpu = GpuWant { count: tres.gpus, ..GpuWant::default() };
-    let want = Want { tres, gpu, named_cpus: &[], place };
-    let part = capacity.pick(&want, &config.host);
-    part.inspect(|part| capacity.take(part)).is_some()
 }

@@ -273,6 +273,13 @@ impl Ask<'_> {
                 }
                 "NO_HOLD_JOBS_AFTER" => named.push(Flag::NoHoldJobsAfter),
                 "SPEC_NODES" | "ALL_NODES" => {}
+                upper if let Some(text) = upper.strip_prefix("PURGE_COMP=") => {
+                    let Ok(Some(secs)) = time::parse_limit_for(text, "PURGE_COMP") else {
+                        return Err(self.fails(&format!("Error parsing flags {}", shown(value))));
+                    };
+                    self.ask.purge_after = Some(secs);
+                    named.push(Flag::PurgeComp);
+                }
                 upper => match Flag::ALL.into_iter().find(|flag| flag.name() == upper) {
                     Some(flag) => named.push(flag),
                     None => return Err(self.bad_flag(value, upper)),
@@ -286,13 +293,12 @@ impl Ask<'_> {
     }
 
     fn bad_flag(&self, all: &str, flag: &str) -> CliError {
-        const WITHOUT_MEANING: [&str; 12] = [
+        const WITHOUT_MEANING: [&str; 11] = [
             "FIRST_CORES",
             "FORCE_START",
             "MAGNETIC",
             "NO_HOLD_JOBS_AFTER_END",
             "PART_NODES",
-            "PURGE_COMP",
             "REPLACE",
             "REPLACE_DOWN",
             "STATIC",

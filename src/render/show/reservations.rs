@@ -72,7 +72,11 @@ fn default_partition(n: &NodeView) -> String {
 }
 
 fn flags(r: &Reservation) -> String {
-    r.flags.iter().map(|flag| flag.name()).collect::<Vec<_>>().join(",")
+    let shown = |flag: &Flag| match (flag, r.purge_secs()) {
+        (Flag::PurgeComp, Some(secs)) => format!("{flag}={}", time::long(secs)),
+        _ => flag.to_string(),
+    };
+    r.flags.iter().map(shown).collect::<Vec<_>>().join(",")
 }
 
 fn end(r: &Reservation, ctx: &Ctx) -> String {

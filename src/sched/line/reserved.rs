@@ -6,7 +6,8 @@
 //! less the reserved resources that the reservation's own jobs do not hold yet. Only a time limit
 //! counts as an end here, never an estimate.
 //!
-//! The jobs of a reservation pass its own part, but not that of others.
+//! The jobs of a reservation pass its own part, but not that of others. As in Slurm, those of one
+//! with MAINT pass all others, and those of one with OVERLAP all but those with MAINT.
 
 use super::backfill::Running;
 use super::run_times::ExpectedEnd;
@@ -27,6 +28,8 @@ pub(crate) struct Moment {
     at: Timestamp,
     /// The reservations at that moment, by number.
     kept: Vec<(u32, Kept)>,
+    /// Which reservations pass which others: the numbers of both.
+    passes: BTreeSet<(u32, u32)>,
     /// The resources left beside them.
     spare: Capacity,
 }
@@ -44,36 +47,60 @@ impl Moment {
         self.at
     }
 
+    /// Returns whether a job of one reservation may use what the other one keeps.
+    fn is_open_to(&self, own: Option<u32>, other: u32) -> bool {
+        own.is_some_and(|own| own == other || self.passes.contains(&(own, other)))
+    }
+
     /// Returns what a job of this reservation may use; `None` for nothing.
     pub(crate) fn spare_for(&self, own: Option<u32>) -> Option<Cow<'_, Capacity>> {
-        let is_own = |number: &u32| Some(*number) == own;
-        let blocks = |(number, kept): &(u32, Kept)| !is_own(number) && matches!(kept, Kept::All);
-        if self.kept.iter().any(blocks) {
-            return None;
-        }
-        let mine = self.kept.iter().find(|(number, _)| is_own(number));
-        match mine {
-            Some((_, Kept::Part(part))) => {
-                let mut spare = self.spare.clone();
-                spare.give(part);
-                Some(Cow::Owned(spare))
+        let mut spare = Cow::Borrowed(&self.spare);
+        for (number, kept) in &self.kept {
+            match (kept, self.is_open_to(own, *number)) {
+                (Kept::All, false) => return None,
+                (Kept::Part(part), true) => spare.to_mut().give(part),
+                (Kept::All, true) | (Kept::Part(_), false) => {}
             }
-            _ => Some(Cow::Borrowed(&self.spare)),
         }
+        Some(spare)
     }
 
     /// Notes that a job starts which still runs at this moment.
     pub(crate) fn take(&mut self, started: &Part, host: &Host) {
         let own = started.place.limits.reservation();
-        let mine = self.kept.iter_mut().find(|(number, _)| Some(*number) == own);
-        let Some((_, kept)) = mine else { return self.spare.take(started) };
-        let Kept::Part(part) = kept else { return self.spare.take(started) };
-        self.spare.give(part);
+        let all = std::mem::take(&mut self.kept);
+        let is_open = |(number, _): &(u32, Kept)| self.is_open_to(own, *number);
+        let (open, mut kept): (Vec<_>, Vec<_>) = all.into_iter().partition(is_open);
+        for part in open.iter().filter_map(|(_, kept)| kept.part()) {
+            self.spare.give(part);
+        }
         self.spare.take(started);
-        let left = less(&part.alloc.tres, &started.alloc.tres);
-        let limits = part.place.limits.less(std::iter::once(&started.place.limits));
-        let place = CpuSharing { limits, ..part.place.clone() };
-        *kept = keep(&mut self.spare, None, left, place, host);
+        // A reservation keeps less once its own job has started.
+        for (number, old) in open {
+            let new = match old.part() {
+                Some(part) if Some(number) == own => {
+                    let limits = part.place.limits.less(std::iter::once(&started.place.limits));
+                    let place = CpuSharing { limits, ..part.place.clone() };
+                    let left = less(&part.alloc.tres, &started.alloc.tres);
+                    keep(&mut self.spare, None, left, place, host)
+                }
+                Some(part) => {
+                    keep(&mut self.spare, None, part.alloc.tres, part.place.clone(), host)
+                }
+                None => Kept::All,
+            };
+            kept.push((number, new));
+        }
+        self.kept = kept;
+    }
+}
+
+impl Kept {
+    fn part(&self) -> Option<&Part> {
+        match self {
+            Kept::All => None,
+            Kept::Part(part) => Some(part),
+        }
     }
 }
 
@@ -125,13 +152,15 @@ pub(crate) fn moments(
         return Vec::new();
     }
     let running = running();
+    let passes = passes(&periods);
     starts(&periods, now, config)
         .into_iter()
         .map(|at| {
             let there = periods.iter().filter_map(|reservation| {
                 recurrence::from(reservation, at, &config.zone).filter(|there| there.start <= at)
             });
-            moment(at, there, capacity, &running, config)
+            let (kept, spare) = keep_all(at, there, capacity, &running, config);
+            Moment { at, kept, passes: passes.clone(), spare }
         })
         .collect()
 }
@@ -152,13 +181,22 @@ fn starts(periods: &[Reservation], now: Timestamp, config: &Config) -> BTreeSet<
     own.chain(within).collect()
 }
 
-fn moment(
+/// Returns the numbers of reservations, each with that of another one that it passes.
+fn passes(all: &[Reservation]) -> BTreeSet<(u32, u32)> {
+    let of = |one: &Reservation, other: &Reservation| {
+        (one.number != other.number && one.passes(other)).then_some((one.number, other.number))
+    };
+    all.iter().flat_map(|one| all.iter().filter_map(move |other| of(one, other))).collect()
+}
+
+/// Returns what these reservations keep at a moment, and what they leave.
+fn keep_all(
     at: Timestamp,
     there: impl Iterator<Item = Reservation>,
     capacity: &Capacity,
     running: &[Running],
     config: &Config,
-) -> Moment {
+) -> (Vec<(u32, Kept)>, Capacity) {
     let mut spare = capacity.clone();
     let is_gone =
         |running: &&Running| matches!(running.end, ExpectedEnd::ByLimit(end) if end <= at);
@@ -192,16 +230,13 @@ fn moment(
         let part = keep(&mut spare, Some(capacity), less(&all, &used), place, &config.host);
         kept.push((number, part));
     }
-    Moment { at, kept, spare }
+    (kept, spare)
 }
 
 /// Returns the CPUs that a reservation keeps free now.
 pub(crate) fn kept_cpus(moments: &[Moment], now: Timestamp, number: u32) -> Vec<u32> {
     let present = moments.iter().filter(|moment| moment.at == now);
     let kept = present.flat_map(|moment| &moment.kept).filter(|(own, _)| *own == number);
-    let parts = kept.filter_map(|(_, kept)| match kept {
-        Kept::All => None,
-        Kept::Part(part) => Some(&part.alloc.cpu_ids),
-    });
-    parts.flatten().copied().collect()
+    let parts = kept.filter_map(|(_, kept)| kept.part());
+    parts.flat_map(|part| part.alloc.cpu_ids.iter().copied()).collect()
 }
