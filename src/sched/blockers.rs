@@ -144,9 +144,8 @@ impl Core {
         let all = self.resources.config().reservations.iter();
         all.filter(move |reservation| {
             let is_met = end.is_none_or(|end| end > reservation.start.max(now));
-            let is_open = own.is_some_and(|own| {
-                own.number == reservation.number || own.passes(reservation)
-            });
+            let is_open =
+                own.is_some_and(|own| own.number == reservation.number || own.passes(reservation));
             !is_open && !reservation.is_over(now) && is_met
         })
     }

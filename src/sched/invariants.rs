@@ -3,12 +3,15 @@
 use super::choice::Choice;
 use super::core::Core;
 use super::line::queue::Place;
+use super::line::run_times::ExpectedEnd;
+use super::recurrence;
+use super::resources::capacity::Part;
 use super::resources::gpu_pool::GpuPool;
 use slotd_model::license::{self, LicenseUse};
 use slotd_model::qos::Limited;
 use slotd_model::reservation::{Flag, Reservation, Share};
 use slotd_model::tres::Allocation;
-use slotd_model::{Job, JobState, Reason, Timestamp, Tres};
+use slotd_model::{Job, JobId, JobState, Reason, Timestamp, Tres};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 impl Core {
@@ -34,6 +37,46 @@ impl Core {
             .filter(is_strict)
             .filter(|one| one.is_active(now))
             .try_for_each(|one| self.check_reservation_kept(one))
+    }
+
+    /// Checks that a job that starts will not run into a reservation of others: it ends before the
+    /// next period, or leaves enough beside all jobs that do not.
+    pub fn check_started(&self, id: JobId, now: Timestamp) -> Result<(), String> {
+        let (config, ledger) = (self.resources.config(), self.resources.ledger());
+        let Some(job) = self.job(id) else { return Ok(()) };
+        let own = config.reservation_of(&job.request);
+        let running = self.line.running(&self.records, ledger, now);
+        for reservation in &config.reservations {
+            let Some(next) = recurrence::from(reservation, now, &config.zone) else { continue };
+            let is_open = |part: &Part| {
+                let own = part.place.limits.reservation();
+                own == Some(next.number)
+                    || config
+                        .reservations
+                        .iter()
+                        .any(|one| Some(one.number) == own && one.passes(&next))
+            };
+            let at = next.start.max(now);
+            let ends = |end: &ExpectedEnd| matches!(end, ExpectedEnd::ByLimit(end) if *end <= at);
+            let there = running.iter().filter(|one| !ends(&one.end) && !is_open(&one.part));
+            let there: Vec<_> = there.collect();
+            if there.iter().all(|one| one.id != id) {
+                continue;
+            }
+            let cpus: BTreeSet<u32> =
+                there.iter().flat_map(|one| one.part.alloc.cpu_ids.iter().copied()).collect();
+            let host = self.resources.host().tres();
+            let left = match next.share {
+                Share::Node => 0,
+                Share::Parts(limit) => host.cpus.saturating_sub(limit.cpus.unwrap_or(0)),
+                Share::Licenses => host.cpus,
+            };
+            if cpus.len() as u32 > left {
+                let own = own.map_or("none", |own| &own.name);
+                return Err(format!("job {id} of {own} starts and runs into {next:?}: {cpus:?}"));
+            }
+        }
+        Ok(())
     }
 
     fn check_reservation_kept(&self, reservation: &Reservation) -> Result<(), String> {

@@ -18,11 +18,12 @@ use slotd_model::notice::{self, Audience, Events};
 use slotd_model::partition::OverSubscribe;
 use slotd_model::qos::{self, Qos, TresLimit};
 use slotd_model::request::{KeptText, Sharing};
-use slotd_model::reservation::{Flag, How, Length, ReservationAsk, ReservationOrder, Share};
 use slotd_model::update::Update;
 use slotd_model::*;
 use std::collections::BTreeMap;
 use wildmatch::WildMatch;
+
+mod reservations;
 
 /// A random event. Jobs are chosen by index among the existing ones.
 #[derive(Debug, Clone)]
@@ -95,14 +96,13 @@ enum Event {
         which: usize,
         licenses: Option<String>,
     },
-    /// The owner reserves this many CPUs, or the node.
-    Reserve {
+    /// The owner creates a reservation, changes its length, or deletes it.
+    Reserve(reservations::Period),
+    Prolong {
         name: u32,
-        cpus: Option<u32>,
-        begins: u64,
         lasts: u64,
-        flag: Option<Flag>,
     },
+    Unreserve(u32),
     Restart,
     Plan,
 }
@@ -288,18 +288,12 @@ fn event() -> impl Strategy<Value = Event> {
         2 => (which, licenses()).prop_map(|(which, licenses)| Event::Exchange { which, licenses }),
         1 => prop::option::weighted(0.9, 0u32..4).prop_map(Event::Qos),
         2 => (which, qos()).prop_map(|(which, qos)| Event::Move { which, qos }),
-        2 => reserve(),
+        2 => reservations::period().prop_map(Event::Reserve),
+        1 => (0u32..3, 1u64..300).prop_map(|(name, lasts)| Event::Prolong { name, lasts }),
+        1 => (0u32..3).prop_map(Event::Unreserve),
         1 => Just(Event::Restart),
         6 => Just(Event::Plan),
     ]
-}
-
-fn reserve() -> impl Strategy<Value = Event> {
-    let flags = [Flag::Daily, Flag::Hourly, Flag::Overlap, Flag::IgnoreJobs, Flag::Flex];
-    let flag = prop::option::weighted(0.5, prop::sample::select(flags.to_vec()));
-    (0u32..3, prop::option::weighted(0.7, 1..=CPUS), 0u64..300, 1u64..300, flag).prop_map(
-        |(name, cpus, begins, lasts, flag)| Event::Reserve { name, cpus, begins, lasts, flag },
-    )
 }
 
 /// Generates the name of a QOS; mostly none.
@@ -447,23 +441,9 @@ fn happen(d: &mut Double, event: Event) {
             None => d.set_licenses(&[]),
         },
         Event::Qos(most) => d.set_qos(&most.map(qos_of).unwrap_or_default()),
-        Event::Reserve { name, cpus, begins, lasts, flag } => {
-            let share = cpus.map_or(Share::Node, |cpus| {
-                Share::Parts(TresLimit { cpus: Some(cpus), ..TresLimit::default() })
-            });
-            let ask = ReservationAsk {
-                name: Some(format!("r{name}")),
-                start: Some(d.now.plus_secs(begins)),
-                length: Some(Length::Secs(lasts)),
-                users: Some((How::Set, vec!["lab".to_owned()])),
-                share: Some(share),
-                flags: flag.map(|flag| (How::Set, vec![flag])),
-                ..ReservationAsk::default()
-            };
-            // One that does not fit, or whose name is taken, is refused.
-            let order = ReservationOrder::Create(Box::new(ask));
-            let _ = d.act(|core, cx| core.order_reservation(&order, cx));
-        }
+        Event::Reserve(period) => reservations::create(d, &period),
+        Event::Prolong { name, lasts } => reservations::prolong(d, name, lasts),
+        Event::Unreserve(name) => reservations::delete(d, name),
         Event::Restart => restart(d),
         Event::Plan => d.plan(),
         Event::Cancel { .. }

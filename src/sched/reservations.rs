@@ -246,9 +246,8 @@ impl Core {
             self.records.edit(id, |job| job.run.system_comment = Some(text));
             self.stop(id, Reason::TimeLimit, StopCause::TimeLimit, cx);
         }
-        let next = over.end.and_then(|_| {
-            recurrence::from(over, after, &self.resources.config().zone)
-        });
+        let next =
+            over.end.and_then(|_| recurrence::from(over, after, &self.resources.config().zone));
         match next {
             Some(next) => {
                 self.replace_reservation(Reservation { idle_since: None, ..next }, cx);
@@ -338,12 +337,7 @@ impl Core {
     }
 
     /// Restores the reservations of an earlier daemon. `last` is the last number that it gave.
-    pub(super) fn recall_reservations(
-        &mut self,
-        all: Vec<Reservation>,
-        last: u32,
-        now: Timestamp,
-    ) {
+    pub(super) fn recall_reservations(&mut self, all: Vec<Reservation>, last: u32, now: Timestamp) {
         let known = all.iter().map(|reservation| reservation.number).max();
         self.last_reservation = last.max(known.unwrap_or(0));
         if !all.is_empty() {

@@ -9,15 +9,18 @@ use crate::resources::limits::LimitSet;
 use crate::types::Config;
 use slotd_model::license;
 use slotd_model::reservation::{
-    Flag, FlagChange, How, Length, ListChange, Reservation, ReservationAsk, ReservationFault,
-    Share,
+    Flag, FlagChange, How, Length, ListChange, Reservation, ReservationAsk, ReservationFault, Share,
 };
 use slotd_model::{JobRequest, Timestamp, Tres};
 use std::collections::BTreeSet;
 
 impl Core {
     /// Checks a new or changed reservation against the others, and against running jobs.
-    pub(super) fn check_new(&self, new: &Reservation, now: Timestamp) -> Result<(), ReservationFault> {
+    pub(super) fn check_new(
+        &self,
+        new: &Reservation,
+        now: Timestamp,
+    ) -> Result<(), ReservationFault> {
         let config = self.resources.config();
         if let Some(name) = &new.partition
             && config.partition_index(Some(name)).is_none()
@@ -94,7 +97,10 @@ impl Config {
 }
 
 /// Applies the keys of a command.
-pub(super) fn change(reservation: &mut Reservation, ask: &ReservationAsk) -> Result<(), ReservationFault> {
+pub(super) fn change(
+    reservation: &mut Reservation,
+    ask: &ReservationAsk,
+) -> Result<(), ReservationFault> {
     let period = (reservation.start, reservation.end);
     let length = reservation.end.map(|end| end.since(reservation.start).as_secs());
     if let Some(start) = ask.start {

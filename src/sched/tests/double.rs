@@ -67,6 +67,8 @@ impl Double {
                 );
                 let is_open = !alloc.cpu_ids.iter().any(|cpu| drained.cpus.contains(cpu))
                     && !alloc.gpu_ids.iter().any(|gpu| drained.gpus.contains(gpu));
+                let kept = self.core.check_started(launch.id, self.now);
+                kept.expect("no job runs into a reservation of others");
                 assert!(is_open, "job {} got {alloc:?} while {drained} was out of use", launch.id);
             }
         }

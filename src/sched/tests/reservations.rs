@@ -90,7 +90,9 @@ fn only_jobs_that_end_before_a_reservation_start_beside_it() {
     assert_eq!(d.state(long), JobState::Pending);
     at(&mut d, 420);
     assert_eq!([d.state(long), d.state(endless)], [JobState::Running; 2]);
-    assert!(d.core.config().reservations.is_empty() && d.store.memos.is_empty());
+    assert!(d.core.config().reservations.is_empty());
+    // Only the last number is kept.
+    assert_eq!(d.store.memos.len(), 1);
 }
 
 #[test]
@@ -179,18 +181,7 @@ fn a_daily_reservation_moves_on_and_survives_a_restart() {
     let starts: [Vec<Timestamp>; 1] = [starts(&d)];
     assert_eq!(starts, [vec![after(60 + 86_400)]]);
     let long = d.submit(ask().limit(86_400));
-    let memos = d.store.memos.clone();
-    d.act(|core, cx| {
-        let mut again = crate::Core::recover(
-            slotd_without(core),
-            core.jobs().cloned().collect(),
-            Vec::new(),
-            core.next_id(),
-            cx.now,
-        );
-        again.recall_memos(memos.into_iter().collect(), cx.now);
-        *core = again;
-    });
+    restart(&mut d);
     d.plan();
     assert_eq!(d.reason(long), Reason::ReservedForMaintenance);
     // The clock is set forward, beyond two repetitions.
@@ -231,7 +222,7 @@ fn orders_are_checked_as_in_slurm() {
     }
     assert_eq!(d.state(job), JobState::Running);
     let unnamed = ReservationAsk { name: None, ..asked("", 9000, 60, cpus(1)) };
-    assert_eq!(create(&mut d, unnamed), made("lab_1"));
+    assert_eq!(create(&mut d, unnamed), made("lab_6"));
     let waits = d.submit(inside(ask(), "a"));
     let delete = |name: &str| ReservationOrder::Delete(name.to_owned());
     let refused = |fault| Err(Refusal::Reservation(fault));
@@ -247,6 +238,111 @@ fn orders_are_checked_as_in_slurm() {
     assert!(order(&mut d, ReservationOrder::Update(Box::new(moved))).is_ok());
     let known = d.core.config().reservation("b").unwrap().clone();
     assert_eq!((known.start, known.end), (after(1000), Some(after(1060))));
+}
+
+#[test]
+fn numbers_of_deleted_reservations_do_not_come_back() {
+    let mut d = Double::new(8, 1000, 0);
+    let unnamed = || ReservationAsk { name: None, ..asked("", 100, 60, cpus(1)) };
+    assert_eq!(create(&mut d, unnamed()), Ok("lab_1".to_owned()));
+    assert_eq!(create(&mut d, asked("other", 100, 60, cpus(1))), Ok("other".to_owned()));
+    assert_eq!(create(&mut d, asked("lab_5", 100, 60, cpus(1))), Ok("lab_5".to_owned()));
+    assert_eq!(create(&mut d, unnamed()), Ok("lab_4".to_owned()));
+    assert_eq!(create(&mut d, unnamed()), Ok("lab_6".to_owned()));
+    for name in ["lab_6", "lab_4", "lab_1", "lab_5", "other"] {
+        order(&mut d, ReservationOrder::Delete(name.to_owned())).unwrap();
+    }
+    restart(&mut d);
+    assert_eq!(create(&mut d, unnamed()), Ok("lab_6".to_owned()));
+    assert_eq!(d.core.config().reservations[0].number, 6);
+    let odd = ReservationAsk {
+        users: None,
+        accounts: Some((How::Set, vec!["a/b c".to_owned()])),
+        ..unnamed()
+    };
+    assert_eq!(create(&mut d, odd), Ok("a_b_c_7".to_owned()));
+}
+
+fn restart(d: &mut Double) {
+    let memos = d.store.memos.clone();
+    d.act(|core, cx| {
+        let mut again = crate::Core::recover(
+            slotd_without(core),
+            core.jobs().cloned().collect(),
+            Vec::new(),
+            core.next_id(),
+            cx.now,
+        );
+        again.recall_memos(memos.into_iter().collect(), cx.now);
+        *core = again;
+    });
+}
+
+#[test]
+fn an_idle_reservation_with_purge_comp_ends_early() {
+    let mut d = Double::new(4, 1000, 0);
+    let purged = |name: &str, start, share, flags: &[Flag]| ReservationAsk {
+        purge_after: Some(30),
+        ..with_flags(asked(name, start, 600, share), &[&[Flag::PurgeComp], flags].concat())
+    };
+    create(&mut d, purged("once", 100, cpus(2), &[])).unwrap();
+    create(&mut d, purged("day", 100, cpus(2), &[Flag::Daily])).unwrap();
+    let names = |d: &Double| {
+        d.core.config().reservations.iter().map(|one| one.name.clone()).collect::<Vec<_>>()
+    };
+    let own = d.submit(inside(ask().cpus(2).limit(1000), "once"));
+    at(&mut d, 99);
+    assert_eq!(names(&d), ["once", "day"]);
+    at(&mut d, 100);
+    assert_eq!(d.state(own), JobState::Running);
+    assert_eq!(d.core.next_due(), Some(after(130)));
+    at(&mut d, 129);
+    assert_eq!(d.core.config().reservations[1].start, after(100));
+    at(&mut d, 130);
+    let day = &d.core.config().reservations[1];
+    assert_eq!((day.start, day.idle_since), (after(100 + 86_400), None));
+    // The wait begins when the last job ends, and goes on through a restart.
+    d.now = after(200);
+    d.exit(own, 0);
+    assert_eq!(d.core.next_due(), Some(after(230)));
+    restart(&mut d);
+    at(&mut d, 210);
+    let next = d.submit(inside(ask().cpus(2).limit(1000), "once"));
+    at(&mut d, 240);
+    d.exit(next, 0);
+    at(&mut d, 269);
+    assert_eq!(names(&d), ["once", "day"]);
+    at(&mut d, 270);
+    assert_eq!(names(&d), ["day"]);
+    // By default after five minutes, also one that never ends.
+    let endless = ReservationAsk {
+        length: Some(Length::Forever),
+        purge_after: None,
+        ..purged("endless", 300, cpus(2), &[])
+    };
+    create(&mut d, endless).unwrap();
+    at(&mut d, 300);
+    at(&mut d, 599);
+    assert_eq!(names(&d), ["day", "endless"]);
+    at(&mut d, 600);
+    assert_eq!(names(&d), ["day"]);
+}
+
+#[test]
+fn jobs_of_maintenance_and_overlapping_reservations_pass_the_others() {
+    let mut d = Double::new(4, 1000, 0);
+    create(&mut d, asked("plain", 0, 600, Share::Node)).unwrap();
+    create(&mut d, with_flags(asked("over", 0, 600, Share::Node), &[Flag::Overlap])).unwrap();
+    let [plain, over] = ["plain", "over"].map(|name| d.submit(inside(ask(), name)));
+    d.plan();
+    assert_eq!([plain, over].map(|id| d.state(id)), [JobState::Pending, JobState::Running]);
+    assert_eq!(d.reason(plain), Reason::ReservedForMaintenance);
+    create(&mut d, with_flags(asked("maint", 0, 300, Share::Node), &[Flag::Maint])).unwrap();
+    let [late, maint] = ["over", "maint"].map(|name| d.submit(inside(ask(), name)));
+    d.plan();
+    assert_eq!([late, maint].map(|id| d.state(id)), [JobState::Pending, JobState::Running]);
+    at(&mut d, 300);
+    assert_eq!([plain, late].map(|id| d.state(id)), [JobState::Pending, JobState::Running]);
 }
 
 #[test]
