@@ -221,6 +221,10 @@ impl Reservation {
         if !is_short(&self.name) || !self.name.chars().all(is_plain) {
             return Err(ReservationFault::Name);
         }
+        let has_control = |name: &String| name.chars().any(char::is_control);
+        if self.users.iter().chain(&self.accounts).any(has_control) {
+            return Err(ReservationFault::Account);
+        }
         let fits =
             |list: &[String]| list.len() <= MOST_NAMES && list.iter().all(|name| is_short(name));
         let licenses = self.licenses.as_deref().unwrap_or_default();
@@ -235,6 +239,14 @@ impl Reservation {
     pub fn is_named_by(&self, request: &JobRequest) -> bool {
         names(request).any(|name| name == self.name)
     }
+}
+
+/// Returns how many of a license the active reservations keep.
+pub fn licenses(all: &[ReservationView], name: &str, now: Timestamp) -> u32 {
+    let active = all.iter().map(|view| &view.reservation).filter(|one| one.is_active(now));
+    let lists = active.filter_map(|one| crate::license::parse(one.licenses.as_deref()?));
+    let counts = lists.flatten().filter(|(known, _)| *known == name).map(|(_, count)| count);
+    counts.fold(0, u32::saturating_add)
 }
 
 fn is_plain(letter: char) -> bool {
@@ -344,6 +356,8 @@ pub enum ReservationFault {
     },
     Time,
     Users,
+    /// A user or account that no job can have.
+    Account,
     Node,
     Partition,
     Licenses,
@@ -367,6 +381,9 @@ impl fmt::Display for ReservationFault {
             ReservationFault::Busy { .. } => "Requested nodes are busy",
             ReservationFault::Time => "Invalid time specified",
             ReservationFault::Users => "Reservation request lacks users, groups or accounts",
+            ReservationFault::Account => {
+                "Invalid account or account/partition combination specified"
+            }
             ReservationFault::Node => "Invalid node name specified",
             ReservationFault::Partition => "Invalid partition name specified",
             ReservationFault::Licenses => "Invalid license specification",
@@ -444,12 +461,29 @@ mod tests {
             assert_eq!(by_account.check_bounds(), checked);
             checked
         };
+        let odd = Reservation { accounts: vec!["a\u{1b}[2J".to_owned()], ..named("a") };
+        assert_eq!(odd.check_bounds(), Err(ReservationFault::Account));
         let too_long = Err(ReservationFault::TooLong);
         assert_eq!(check(MOST_NAMES, LONGEST_NAME, LONGEST_LICENSES), Ok(()));
         assert_eq!(check(MOST_NAMES + 1, 1, 1), too_long);
         assert_eq!(check(1, LONGEST_NAME + 1, 1), too_long);
         assert_eq!(check(1, 0, 1), too_long);
         assert_eq!(check(1, 1, LONGEST_LICENSES + 1), too_long);
+    }
+
+    #[test]
+    fn active_reservations_keep_licenses() {
+        let view = |start, licenses: &str| ReservationView {
+            reservation: Reservation {
+                start: Timestamp::from_secs(start),
+                licenses: Some(licenses.to_owned()),
+                ..Reservation::default()
+            },
+            cpus: Vec::new(),
+        };
+        let all = [view(10, "foo:2,bar"), view(10, "foo"), view(20, "foo:9")];
+        let kept = |name, at| licenses(&all, name, Timestamp::from_secs(at));
+        assert_eq!([kept("foo", 9), kept("foo", 10), kept("bar", 10)], [0, 3, 1]);
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Reservations: created with `scontrol`, used with `--reservation`, and kept through restarts.
 
-use slotd_kit::{Slotd, host};
+use slotd_kit::{Setup, Slotd, host};
 
 /// The user of the daemon, for `Users=`.
 fn user(slotd: &Slotd) -> String {
@@ -263,4 +263,59 @@ fn the_alarm_rings_at_the_start() {
     let text = shown(&slotd, "now");
     let start = text.split_whitespace().find_map(|word| word.strip_prefix("StartTime="));
     assert_eq!(start, Some(slotd.show(inside, "StartTime").as_str()), "{ended:?}");
+}
+
+const LICENSES: &str = "[[license]]\nname = \"matlab\"\ncount = 3\n";
+
+#[test]
+fn gpus_and_licenses_are_reserved() {
+    let slotd = Setup::default().set("SLOTD_GPU_COUNT", 2).toml(LICENSES).start();
+    create(&slotd, "ReservationName=gpu StartTime=now Duration=60 TRES=cpu=1,gres/gpu=1");
+    let keys = "ReservationName=seats StartTime=now Duration=60 Licenses=matlab:2";
+    create(&slotd, &format!("{keys} Flags=LICENSE_ONLY"));
+    slotd.expect(
+        "scontrol show licenses -o",
+        0,
+        "LicenseName=matlab Total=3 Used=0 Free=3 Reserved=2 Remote=no\n",
+        "",
+    );
+    let text = shown(&slotd, "gpu");
+    assert!(text.contains(" TRES=cpu=1,gres/gpu=1 "), "{text}");
+    let sleep = |options: &[&str]| slotd.wrap(options, "sleep 1000");
+    let others = sleep(&["--gres=gpu:1"]);
+    let waits = sleep(&["--gres=gpu:1"]);
+    let inside = sleep(&["--gres=gpu:1", "--reservation=gpu"]);
+    slotd.wait_state(others, "RUNNING");
+    slotd.wait_state(inside, "RUNNING");
+    slotd.wait_reason(waits, "Resources");
+    let two = sleep(&["-L", "matlab:2"]);
+    let one = sleep(&["-L", "matlab"]);
+    let own = sleep(&["-L", "matlab:2", "--reservation=seats"]);
+    slotd.wait_state(one, "RUNNING");
+    slotd.wait_state(own, "RUNNING");
+    slotd.wait_reason(two, "Licenses");
+}
+
+#[test]
+fn an_idle_reservation_ends_early_and_its_number_does_not_come_back() {
+    let mut slotd = Slotd::start();
+    let user = user(&slotd);
+    create(&slotd, "StartTime=now Duration=60 CoreCnt=1 Flags=PURGE_COMP=00:01:00");
+    let text = shown(&slotd, &format!("{user}_1"));
+    assert!(text.contains("Flags=PURGE_COMP=00:01:00 "), "{text}");
+    let inside = slotd.wrap(&[&format!("--reservation={user}_1")], "sleep 1000");
+    slotd.wait_state(inside, "RUNNING");
+    pass(&slotd, 120);
+    slotd.line(&format!("scancel {inside}")).ok();
+    slotd.wait_end(inside);
+    slotd.kill9();
+    slotd.start_daemon();
+    pass(&slotd, 170);
+    assert!(shown(&slotd, "").contains("State=ACTIVE"));
+    pass(&slotd, 190);
+    slotd.expect("scontrol show reservation", 0, "No reservations in the system\n", "");
+    slotd.kill9();
+    slotd.start_daemon();
+    let line = format!("scontrol create reservation start=now dur=5 corecnt=1 user={user}");
+    slotd.expect(&line, 0, &format!("Reservation created: {user}_2\n"), "");
 }

@@ -293,11 +293,10 @@ impl Ask<'_> {
     }
 
     fn bad_flag(&self, all: &str, flag: &str) -> CliError {
-        const WITHOUT_MEANING: [&str; 11] = [
+        const WITHOUT_MEANING: [&str; 10] = [
             "FIRST_CORES",
             "FORCE_START",
             "MAGNETIC",
-            "NO_HOLD_JOBS_AFTER_END",
             "PART_NODES",
             "REPLACE",
             "REPLACE_DOWN",

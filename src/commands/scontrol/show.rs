@@ -9,6 +9,7 @@ use crate::commands::output;
 use crate::commands::{Done, ask, ask_node, now, unexpected};
 use slotd_model::license::LicenseUse;
 use slotd_model::query::names_record;
+use slotd_model::reservation;
 use slotd_model::view::JobView;
 use slotd_model::{ArrayRole, JobRef, Refusal};
 use slotd_parse::error::shown;
@@ -226,13 +227,18 @@ impl Session<'_> {
     }
 
     fn show_licenses(&self, name: Option<&str>, machine: Option<Machine>) -> Done {
-        let all = ask_node()?.licenses;
+        let node = ask_node()?;
+        let all = &node.licenses;
+        let reserved = |name: &str| reservation::licenses(&node.reservations, name, node.now);
         match machine {
             Some(machine) => {
                 let is_shown = |license: &&LicenseUse| name.is_none_or(|name| license.name == name);
-                output::print_machine(json::licenses(all.iter().filter(is_shown)), machine)
+                output::print_machine(
+                    json::licenses(all.iter().filter(is_shown), reserved),
+                    machine,
+                )
             }
-            None => output::print(&show::licenses(&all, name, self.output.oneliner)),
+            None => output::print(&show::licenses(all, reserved, name, self.output.oneliner)),
         }
     }
 

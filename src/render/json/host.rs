@@ -23,7 +23,10 @@ pub fn none_of(what: &str) -> Value {
 }
 
 /// Returns the document with the licenses: `scontrol show licenses --json`.
-pub fn licenses<'a>(all: impl Iterator<Item = &'a LicenseUse>) -> Value {
+pub fn licenses<'a>(
+    all: impl Iterator<Item = &'a LicenseUse>,
+    reserved: impl Fn(&str) -> u32,
+) -> Value {
     let one = |license: &LicenseUse| {
         json!({
             "LicenseName": license.name,
@@ -31,7 +34,7 @@ pub fn licenses<'a>(all: impl Iterator<Item = &'a LicenseUse>) -> Value {
             "Used": license.used,
             "Free": license.free(),
             "Remote": false,
-            "Reserved": 0,
+            "Reserved": reserved(&license.name),
         })
     };
     document("openapi/v0.0.38", "licenses", all.map(one).collect())
