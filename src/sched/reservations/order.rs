@@ -101,7 +101,8 @@ pub(super) fn change(
     reservation: &mut Reservation,
     ask: &ReservationAsk,
 ) -> Result<(), ReservationFault> {
-    let period = (reservation.start, reservation.end);
+    let times = |one: &Reservation| (one.start, one.end, one.repeat());
+    let before = times(reservation);
     let length = reservation.end.map(|end| end.since(reservation.start).as_secs());
     if let Some(start) = ask.start {
         // The reservation moves as a whole.
@@ -121,14 +122,14 @@ pub(super) fn change(
     if reservation.end.is_some_and(|end| end <= reservation.start) {
         return Err(ReservationFault::Time);
     }
-    if (reservation.start, reservation.end) != period {
-        reservation.first = None;
-    }
     reservation.purge_after = ask.purge_after.or(reservation.purge_after);
     change_list(&mut reservation.users, ask.users.as_ref());
     change_list(&mut reservation.accounts, ask.accounts.as_ref());
     if let Some(flags) = &ask.flags {
         change_flags(&mut reservation.flags, flags);
+    }
+    if times(reservation) != before {
+        reservation.first = None;
     }
     reservation.share = ask.share.unwrap_or(reservation.share);
     if ask.licenses.is_some() {

@@ -190,6 +190,21 @@ fn a_daily_reservation_moves_on_and_survives_a_restart() {
     assert_eq!(now, after(60 + 3 * 86_400));
 }
 
+#[test]
+fn a_reservation_that_is_changed_repeats_from_its_current_period() {
+    let mut d = Double::new(4, 1000, 0);
+    create(&mut d, with_flags(asked("day", 60, 60, cpus(1)), &[Flag::Daily])).unwrap();
+    at(&mut d, 120);
+    let weekly = ReservationAsk {
+        name: Some("day".to_owned()),
+        flags: Some((How::Add, vec![Flag::Weekly])),
+        ..ReservationAsk::default()
+    };
+    order(&mut d, ReservationOrder::Update(Box::new(weekly))).unwrap();
+    at(&mut d, 86_400 + 120);
+    assert_eq!(d.core.config().reservations[0].start, after(60 + 8 * 86_400));
+}
+
 fn slotd_without(core: &crate::Core) -> crate::Config {
     crate::Config { reservations: Vec::new(), ..core.config().clone() }
 }
