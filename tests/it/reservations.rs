@@ -316,6 +316,6 @@ fn an_idle_reservation_ends_early_and_its_number_does_not_come_back() {
     slotd.expect("scontrol show reservation", 0, "No reservations in the system\n", "");
     slotd.kill9();
     slotd.start_daemon();
-    let line = format!("scontrol create reservation start=now dur=5 corecnt=1 user={user}");
+    let line = format!("scontrol create reservation start=now+1hour dur=5 corecnt=1 user={user}");
     slotd.expect(&line, 0, &format!("Reservation created: {user}_2\n"), "");
 }
