@@ -235,7 +235,7 @@ impl SchedulerActor {
             self.send_commits();
         }
         for effect in sorted.at_once {
-            self.carry_out(effect, &mut HashMap::new());
+            self.carry_out(effect);
         }
         for launch in sorted.called_off {
             self.end_unlaunched(launch);
@@ -358,7 +358,7 @@ impl Handler<Due> for SchedulerActor {
 impl Handler<Committed> for SchedulerActor {
     type Result = ();
 
-    fn handle(&mut self, Committed { seq, result }: Committed, _: &mut Self::Context) {
+    fn handle(&mut self, Committed { seq, result }: Committed, ctx: &mut Self::Context) {
         let texts = result.unwrap_or_else(|e| {
             // Memory and database no longer agree: restart from the state on disk.
             log::error!("the database refused a change, exiting: {e}");
@@ -370,7 +370,9 @@ impl Handler<Committed> for SchedulerActor {
         if let Some(sent) = done.sent {
             self.counters.commits.add(sent.elapsed());
         }
-        self.carry_out_all(done.effects, done.ended, texts.into_iter().collect());
+        if self.carry_out_all(done.effects, done.ended, texts.into_iter().collect()) {
+            self.ask_round(ctx);
+        }
         for told in done.told {
             self.outputs.notifier.do_send(told.notify);
         }

@@ -1,11 +1,15 @@
 //! Launches: late, successful and failed ones.
 
 use super::core::Core;
+use super::records::depend::Known;
+use super::recurrence;
 use super::resources::node::MAX_DEATHS;
 use super::types::Cx;
 use slotd_model::job::Hold;
 use slotd_model::node::HostFault;
-use slotd_model::{Job, JobId, JobState, StepId, StepKey};
+use slotd_model::request::JobKind;
+use slotd_model::reservation::Reservation;
+use slotd_model::{Job, JobId, JobState, StepId, StepKey, Timestamp};
 use std::time::Duration;
 
 /// A launch this long after its decision is late. A shorter delay is not visible.
@@ -16,21 +20,47 @@ const LATE: Duration = Duration::from_secs(1);
 const MAX_FAULTS: u32 = 5;
 
 impl Core {
-    /// Notes that the job is about to be launched. If that is long after the decision, because the
-    /// commit had to wait for the disk, the job's start time is set to now, so that it does not
-    /// lose run time.
-    pub fn launches(&mut self, id: JobId, cx: &mut Cx) {
+    /// Notes that the job is about to be launched, and returns whether it is. If that is long after
+    /// the decision, because the commit had to wait for the disk, the job's start time is set to
+    /// now, so that it does not lose run time. A batch job that would then run into a reservation
+    /// returns to the queue.
+    pub fn launches(&mut self, id: JobId, cx: &mut Cx) -> bool {
         let clock = self.records.clock();
-        let Some(run) = self.job(id).map(|job| &job.run) else { return };
+        let Some(job) = self.job(id) else { return true };
+        let run = &job.run;
         let waited =
             run.started_at().map(|decided| clock.monotonic(cx.now).saturating_sub(decided));
         let is_as_decided = run.state == JobState::Running && run.suspended_us == 0;
         if is_as_decided && waited.is_some_and(|waited| waited >= LATE) {
+            if job.request.kind == JobKind::Batch && self.runs_into_reservation(job, cx.now) {
+                self.back_to_queue(id, None, None, &Known::default(), cx);
+                self.settle(cx);
+                return false;
+            }
             self.records.edit(id, |Job { run, .. }| {
                 (run.start, run.clock, run.stepped_us) = (Some(cx.now), Some(clock), 0);
             });
             self.records.save(id, cx);
         }
+        true
+    }
+
+    /// Returns whether a job that would have ended before a reservation of others runs into it if it
+    /// starts now.
+    fn runs_into_reservation(&self, job: &Job, now: Timestamp) -> bool {
+        let config = self.resources.config();
+        let Some((start, limit)) = job.run.start.zip(job.request.time_limit_secs) else {
+            return false;
+        };
+        let (planned, end) = (start.plus_secs(limit), now.plus_secs(limit));
+        let all = &config.reservations;
+        let own = all.iter().find(|one| one.is_named_by(&job.request));
+        let passes = |other: &Reservation| own.is_some_and(|own| own == other || own.passes(other));
+        let mut periods = all
+            .iter()
+            .filter(|other| !passes(other))
+            .filter_map(|other| recurrence::from(other, planned, &config.zone));
+        periods.any(|period| period.start >= planned && period.start < end)
     }
 
     /// Notes that processes of this job were started, so the host can launch jobs.

@@ -6,7 +6,7 @@ use crate::actors::messages::*;
 use slotd_model::change::LaunchTexts;
 use slotd_model::resize::PartChange;
 use slotd_model::view::JobView;
-use slotd_model::{JobId, JobRef};
+use slotd_model::{Job, JobId, JobRef};
 use slotd_protocol::answer::Answer;
 use slotd_sched::{Cx, Effect};
 use std::collections::HashMap;
@@ -17,17 +17,27 @@ impl SchedulerActor {
         self.runners.entry(job).or_insert_with(|| make(job)).do_send(command);
     }
 
-    /// `ended` contains the view to announce for each [`Effect::Ended`].
+    /// `ended` contains the view to announce for each [`Effect::Ended`]. Returns whether a job went
+    /// back to the queue instead of being launched.
     pub(super) fn carry_out_all(
         &mut self,
         effects: Vec<Effect>,
         mut ended: HashMap<JobId, JobView>,
         mut texts: HashMap<JobId, LaunchTexts>,
-    ) {
+    ) -> bool {
+        let mut has_returned = false;
         for effect in effects {
-            let Effect::Ended(id) = effect else {
-                self.carry_out(effect, &mut texts);
-                continue;
+            let id = match effect {
+                Effect::Ended(id) => id,
+                Effect::Launch(job) => {
+                    let texts = texts.remove(&job.id).unwrap_or_default();
+                    has_returned |= !self.launch(job, texts);
+                    continue;
+                }
+                effect => {
+                    self.carry_out(effect);
+                    continue;
+                }
             };
             self.managers.forget(id);
             if let Some(runner) = self.runners.remove(&id) {
@@ -41,29 +51,35 @@ impl SchedulerActor {
             self.core.end_is_stored(id, &mut cx);
             self.commit_then(cx.out, None);
         }
+        has_returned
     }
 
-    /// Records that a job whose start is durable is being launched.
-    fn note_launch(&mut self, id: JobId) {
+    /// Records that a job whose start is durable is being launched. Returns false if it is too late
+    /// for the launch.
+    fn note_launch(&mut self, id: JobId) -> bool {
         let mut cx = Cx::at(self.now());
-        self.core.launches(id, &mut cx);
+        let goes = self.core.launches(id, &mut cx);
         self.commit_then(cx.out, None);
+        goes
     }
 
-    pub(super) fn carry_out(&mut self, effect: Effect, texts: &mut HashMap<JobId, LaunchTexts>) {
+    /// Launches a batch job. Returns false if it is too late for that.
+    fn launch(&mut self, mut job: Box<Job>, texts: LaunchTexts) -> bool {
+        let id = job.id;
+        if !self.note_launch(id) {
+            return false;
+        }
+        if let Some(known) = self.core.job(id) {
+            job.run.start = known.run.start;
+        }
+        let config = self.core.config();
+        let (host, ranks) = (config.host.clone(), job.request.task_rule(config.batch_tasks).ranks);
+        self.tell_runner(id, RunnerCommand::Launch(LaunchJob { job, ranks, texts, host }));
+        true
+    }
+
+    pub(super) fn carry_out(&mut self, effect: Effect) {
         match effect {
-            Effect::Launch(mut job) => {
-                let id = job.id;
-                self.note_launch(id);
-                if let Some(known) = self.core.job(id) {
-                    job.run.start = known.run.start;
-                }
-                let texts = texts.remove(&id).unwrap_or_default();
-                let config = self.core.config();
-                let (host, ranks) =
-                    (config.host.clone(), job.request.task_rule(config.batch_tasks).ranks);
-                self.tell_runner(id, RunnerCommand::Launch(LaunchJob { job, ranks, texts, host }));
-            }
             Effect::Granted(id) => {
                 self.note_launch(id);
                 let Some(job) = self.core.job(id).cloned() else { return };
@@ -109,8 +125,8 @@ impl SchedulerActor {
                     let _ = ticket.news.send(Answer::Refused(refusal));
                 }
             }
-            // Announced by `carry_out_all`, with the view from the commit.
-            Effect::Ended(_) => {}
+            // `carry_out_all` has what these need from the commit.
+            Effect::Launch(_) | Effect::Ended(_) => {}
             Effect::Requeued(id) => {
                 self.runners.remove(&id);
                 self.managers.forget(id);

@@ -96,6 +96,27 @@ fn only_jobs_that_end_before_a_reservation_start_beside_it() {
 }
 
 #[test]
+fn a_job_that_is_launched_too_late_for_a_reservation_waits_for_its_end() {
+    let mut d = Double::new(4, 1000, 0);
+    create(&mut d, asked("soon", 120, 300, Share::Node)).unwrap();
+    let [early, late] = [100, 110].map(|limit| d.submit(ask().limit(limit)));
+    d.plan();
+    assert_eq!(d.started(), vec![early, late]);
+    // The commit of their starts waited for the disk.
+    d.now = after(15);
+    assert!(d.act(|core, cx| core.launches(early, cx)));
+    assert_eq!(d.core.job(early).and_then(|job| job.run.start), Some(after(15)));
+    assert!(!d.act(|core, cx| core.launches(late, cx)));
+    d.plan();
+    assert_eq!(
+        (d.state(late), d.reason(late)),
+        (JobState::Pending, Reason::ReservedForMaintenance)
+    );
+    at(&mut d, 420);
+    assert_eq!(d.started(), vec![late]);
+}
+
+#[test]
 fn a_reservation_of_some_cpus_leaves_the_others() {
     let mut d = Double::new(8, 1000, 0);
     create(&mut d, asked("half", 0, 3600, cpus(6))).unwrap();
