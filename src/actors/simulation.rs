@@ -26,9 +26,11 @@ use actix::prelude::*;
 use slotd_model::dependency::DependencyKind;
 use slotd_model::job::{Client, ClientProcess};
 use slotd_model::license::{self, License};
+use slotd_model::memo::MemoBody;
 use slotd_model::qos::{self, Qos, TresLimit};
 use slotd_model::query::JobQuery;
 use slotd_model::request::{JobKind, KeptText, Sharing};
+use slotd_model::reservation::{Flag, How, Length, ReservationAsk, ReservationOrder, Share};
 use slotd_model::update::Update;
 use slotd_model::{
     ArrayRole, BootId, ClockBase, End, ExitCode, ExitRecord, Job, JobId, JobRef, JobState, Moment,
@@ -60,6 +62,9 @@ const EVENTS: u32 = 250;
 const CPUS: u32 = 4;
 const MEMORY_MB: u64 = 1000;
 const GPUS: u32 = 2;
+
+/// The names of reservations.
+const RESERVED: [&str; 2] = ["r0", "r1"];
 
 const LICENSES: [(&str, u32); 2] = [("disk", 1), ("seat", 2)];
 
@@ -525,6 +530,7 @@ impl World {
             assert!(ids.iter().all(|id| *id < most), "{ids:?}");
         }
         assert!(memory <= MEMORY_MB, "job {id} starts: {memory} MB are in use");
+        self.check_reserved(job);
         self.check_licenses(alive().map(|job| job.id).chain([id]), id);
         let of_qos = |name: &str| {
             let all = alive().map(|job| &**job).chain([job]);
@@ -537,6 +543,19 @@ impl World {
         let exclusive = |job: &Job| job.request.sharing == Sharing::Exclusive;
         let lonely = exclusive(job) || alive().any(|job| exclusive(job));
         assert!(!lonely || alive().count() == 0, "job {id} starts beside an exclusive one");
+    }
+
+    /// Checks that a job does not start in the reservation of the node that it does not name.
+    fn check_reserved(&self, job: &Job) {
+        let start = job.run.start.unwrap_or_default();
+        let all = self.disk.stored.memos.values().filter_map(|memo| match memo {
+            MemoBody::Reservation(reservation) => Some(reservation),
+            _ => None,
+        });
+        for one in all.filter(|one| one.share == Share::Node && one.is_active(start)) {
+            let is_inside = one.start < start && !one.is_named_by(&job.request);
+            assert!(!is_inside, "job {} starts in reservation {}", job.id, one.name);
+        }
     }
 
     /// Checks that these jobs hold no more licenses than there are.
@@ -810,6 +829,7 @@ impl Play {
         let (request, after) = self.random_request();
         let comment = request.0.comment.clone().unwrap_or_default();
         let may_be_denied = qos::of(&request.0) == "few";
+        let may_be_unknown = request.0.reservation.is_some();
         let ended = self.world.borrow().disk.stored.ended();
         let client = Some(Client {
             process: ClientProcess { pid: 1, start_ticks: 1, boot: BootId(0) },
@@ -827,6 +847,10 @@ impl Play {
                         return;
                     }
                     Err(Refusal::QosLimit(_)) if may_be_denied => {
+                        world.refused.insert(comment);
+                        return;
+                    }
+                    Err(Refusal::UnknownReservation(_)) if may_be_unknown => {
                         world.refused.insert(comment);
                         return;
                     }
@@ -857,6 +881,10 @@ impl Play {
         }
         if world.chance(40) {
             request = request.qos(world.some_qos());
+        }
+        if world.chance(10) {
+            let name = RESERVED[world.rng.usize(..RESERVED.len())].to_owned();
+            request = request.with(|request| request.reservation = Some(name));
         }
         let mut after = None;
         let known: Vec<JobId> = world.promises.keys().copied().collect();
@@ -972,8 +1000,31 @@ impl Play {
                 let update = Update::Text(KeptText::Licenses, licenses);
                 self.control(id, ControlAction::Update(vec![update]));
             }
+            98 => self.reserve(),
             _ => self.control(id, ControlAction::Top),
         }
+    }
+
+    /// Reserves some CPUs, or the node.
+    fn reserve(&self) {
+        let ask = {
+            let world = &mut *self.world.borrow_mut();
+            let limit = TresLimit { cpus: Some(world.rng.u32(1..=CPUS)), ..TresLimit::default() };
+            let share = if world.chance(50) { Share::Node } else { Share::Parts(limit) };
+            let begins = world.rng.u64(0..600);
+            ReservationAsk {
+                name: Some(RESERVED[world.rng.usize(..RESERVED.len())].to_owned()),
+                start: Some(Timestamp(NOW.get()).plus_secs(begins)),
+                length: Some(Length::Secs(world.rng.u64(1..900))),
+                users: Some((How::Set, vec!["lab".to_owned()])),
+                share: Some(share),
+                flags: Some((How::Set, vec![Flag::NoHoldJobsAfter])),
+                ..ReservationAsk::default()
+            }
+        };
+        self.world.borrow().log(|| format!("{ask:?}"));
+        // One that does not fit, or whose name is taken, is refused.
+        self.send(OrderReservation(ReservationOrder::Create(Box::new(ask))), |_, _| {});
     }
 
     /// Advances to the next time at which something happens. Returns false if nothing will.
