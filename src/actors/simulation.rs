@@ -750,6 +750,7 @@ impl Play {
         let jobs: Vec<Job> = stored.jobs.values().filter(is_live).cloned().collect();
         let next = JobId(stored.jobs.keys().next_back().map_or(1, |id| id.0 + 1));
         let mut core = Core::recover(self.config.clone(), jobs, stored.ended(), next, clock());
+        core.recall_memos(stored.memos.clone().into_iter().collect(), clock());
         core.set_clock(moment().base);
         let mut cx = Cx::at(clock());
         for job in core.records().ran_before(None) {
