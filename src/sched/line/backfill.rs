@@ -55,7 +55,7 @@ pub(crate) struct Reservation {
     /// The latest start; `None` if the job waits for one without a time limit.
     pub at: Option<Timestamp>,
     /// The resources that others may use beyond that moment; `None` for none.
-    spare: Option<Capacity>,
+    spare: Option<Moment>,
 }
 
 /// A reservation and its owner.
@@ -239,7 +239,7 @@ impl Round {
             .filter(|kept| !ends_before(now, &kept.reservation, limit_secs));
         delayed
             .filter_map(|kept| kept.reservation.spare.as_mut())
-            .for_each(|spare| spare.take(&part));
+            .for_each(|spare| spare.take(&part, host));
         Verdict::Start(part)
     }
 
@@ -263,7 +263,10 @@ impl Round {
             if !is_blocked {
                 return None;
             }
-            let reservation = reserve(&want, &free, running.to_vec(), host);
+            let mut reservation = reserve(&want, &free, running.to_vec(), host);
+            if let (Some(spare), Some(present)) = (&mut reservation.spare, self.present()) {
+                spare.keep_as(present, want.place.limits.reservation());
+            }
             let line = capacity.line(want.place.partition);
             let limit = self.limit(&want, place.shape.limit, capacity);
             self.may_run_from(&reservation, &want, limit, host).then_some(Kept {
@@ -275,10 +278,14 @@ impl Round {
         kept.min_by_key(|kept| kept.reservation.at.map_or(i64::MAX, |at| at.0))
     }
 
+    /// Returns the owner's reservations that have begun.
+    fn present(&self) -> Option<&Moment> {
+        self.moments.iter().find(|moment| moment.at() == self.now)
+    }
+
     /// Returns what a job may use now beside the owner's reservations; `None` for nothing.
     fn free_now<'a>(&'a self, want: &Want, capacity: &'a Capacity) -> Option<Cow<'a, Capacity>> {
-        let present = self.moments.iter().find(|moment| moment.at() == self.now);
-        match present {
+        match self.present() {
             Some(moment) => moment.spare_for(want.place.limits.reservation()),
             None => Some(Cow::Borrowed(capacity)),
         }
@@ -329,6 +336,7 @@ impl Round {
         if self.reservations.iter().all(|kept| kept.line != line) {
             let mut spare = capacity.clone();
             spare.take(part);
+            let spare = Moment::alone(self.now, spare);
             let reservation = Reservation { at: Some(self.now), spare: Some(spare) };
             self.reservations.push(Kept { line, job, reservation });
             self.by_shape = true;
@@ -358,9 +366,11 @@ impl Round {
         let reserved: Option<Vec<Cow<Capacity>>> =
             reserved.map(|moment| moment.spare_for(own)).collect();
         let reserved = reserved?;
-        let spares: Option<Vec<&Capacity>> = kept.map(|kept| kept.spare.as_ref()).collect();
-        let spares = spares?.into_iter().chain(reserved.iter().map(Cow::as_ref));
-        capacity.pick_in_all(&spares.collect::<Vec<_>>(), want, host)
+        let spares: Option<Vec<Cow<Capacity>>> =
+            kept.map(|kept| kept.spare.as_ref()?.spare_for(own)).collect();
+        let spares = spares?;
+        let all: Vec<&Capacity> = spares.iter().chain(&reserved).map(Cow::as_ref).collect();
+        capacity.pick_in_all(&all, want, host)
     }
 }
 
@@ -395,7 +405,9 @@ fn reserve(want: &Want, now: &Capacity, running: Vec<Running>, host: &Host) -> R
         return Reservation { at: None, spare: None };
     };
     capacity.take(&part);
-    Reservation { at, spare: Some(capacity) }
+    // Without an expected time, the moment does not matter.
+    let spare = Moment::alone(at.unwrap_or_default(), capacity);
+    Reservation { at, spare: Some(spare) }
 }
 
 /// Returns the latest start of a job that does not fit into `now`, or `None` if it is unknown.

@@ -23,7 +23,7 @@ use std::borrow::Cow;
 use std::collections::BTreeSet;
 
 /// The spare resources at the start of a reservation.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Moment {
     at: Timestamp,
     /// The reservations at that moment, by number.
@@ -35,7 +35,7 @@ pub(crate) struct Moment {
 }
 
 /// The resources that a reservation keeps from other jobs.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 enum Kept {
     /// Everything: the whole node, or more than is left.
     All,
@@ -43,6 +43,19 @@ enum Kept {
 }
 
 impl Moment {
+    /// What is spare at a moment without reservations of the owner.
+    pub(crate) fn alone(at: Timestamp, spare: Capacity) -> Moment {
+        Moment { at, kept: Vec::new(), passes: BTreeSet::new(), spare }
+    }
+
+    /// Notes that what the reservations keep at `present` from the jobs of `own` is missing in the
+    /// spare resources. Their own jobs may use it.
+    pub(crate) fn keep_as(&mut self, present: &Moment, own: Option<u32>) {
+        let is_kept = |(number, _): &&(u32, Kept)| !present.is_open_to(own, *number);
+        self.kept = present.kept.iter().filter(is_kept).cloned().collect();
+        self.passes = present.passes.clone();
+    }
+
     pub(crate) fn at(&self) -> Timestamp {
         self.at
     }

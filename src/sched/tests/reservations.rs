@@ -135,6 +135,24 @@ fn a_reservation_of_some_cpus_leaves_the_others() {
 }
 
 #[test]
+fn a_blocked_job_outside_does_not_keep_the_jobs_of_a_reservation_waiting() {
+    let mut d = Double::new(6, 1000, 0);
+    create(&mut d, asked("own", 0, 5000, cpus(2))).unwrap();
+    let first = d.submit(ask().cpus(3).limit(1000));
+    let blocked = d.submit(ask().cpus(3));
+    d.plan();
+    assert_eq!((d.started(), d.reason(blocked)), (vec![first], Reason::Resources));
+    // One CPU is left beside the blocked job and the reservation.
+    let [spare, too_many] = [(); 2].map(|()| d.submit(ask()));
+    let member = d.submit(inside(ask().cpus(2), "own"));
+    d.plan();
+    let states = [spare, too_many, member].map(|id| d.state(id));
+    assert_eq!(states, [JobState::Running, JobState::Pending, JobState::Running]);
+    d.exit(first, 0);
+    assert_eq!(d.state(blocked), JobState::Running);
+}
+
+#[test]
 fn reservations_at_the_same_time_add_up() {
     let mut d = Double::new(8, 1000, 0);
     create(&mut d, asked("two", 100, 1000, cpus(2))).unwrap();
