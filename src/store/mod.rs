@@ -21,6 +21,7 @@ mod load;
 mod memos;
 mod migrate;
 mod notices;
+mod old_runs;
 mod open;
 mod row;
 mod runs;
