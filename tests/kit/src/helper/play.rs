@@ -4,8 +4,9 @@
 //! It appends a line to the log when it begins and one before it ends. Optional words:
 //!
 //! - `take=KIND:N/ALL,…`: it takes N of the ALL locks of each kind, one for each unit that it was
-//!   allocated, and logs a clash if so many are not free, because other jobs use them. Its children
-//!   inherit the locks, so a lock is released only when all processes of the job have exited;
+//!   allocated. It logs a clash if fewer are free, since then another job uses one of its units. Its
+//!   children inherit the locks, so a lock is released only when all processes of the job have
+//!   exited;
 //! - `gpus=N`: it takes the locks of the N GPUs whose numbers it was given;
 //! - `task=N`: the array task, if the environment does not contain it;
 //! - `ignore`: SIGTERM is ignored;
