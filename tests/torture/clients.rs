@@ -57,6 +57,7 @@ impl<'a> User<'a> {
             81..85 => self.touch(What::Update),
             85..87 => self.top(),
             87..89 => self.crontab(),
+            89..91 => self.reserve(),
             _ => self.look(),
         }
     }
@@ -228,6 +229,36 @@ impl<'a> User<'a> {
             (None, None) => {}
             (None, Some(code)) => {
                 self.world.report(format!("submission {} ended with {code}: {out:?}", job.number))
+            }
+        }
+    }
+
+    /// Reserves a license for the next day, or deletes such a reservation.
+    fn reserve(&mut self) {
+        let mut all = self.world.reservations.lock().unwrap();
+        let known = all.iter().find(|(_, exists)| **exists == Some(true)).map(|(name, _)| name);
+        let (name, is_new) = match known.filter(|_| self.rng.bool()) {
+            Some(known) => (known.clone(), false),
+            None => (format!("r{}", all.len()), true),
+        };
+        let line = if is_new {
+            format!(
+                "create reservation ReservationName={name} StartTime=now+1days Duration=10 \
+                 Accounts=lab Licenses=seat:1 Flags=LICENSE_ONLY"
+            )
+        } else {
+            format!("delete reservation {name}")
+        };
+        let args: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
+        let out = self.world.run("scontrol", &args);
+        match out.code {
+            Some(0) => drop(all.insert(name, Some(is_new))),
+            // If the disk is full, the change holds until the daemon ends, and may be stored later.
+            _ => {
+                all.insert(name, None);
+                if !out.killed && out.code != Some(1) {
+                    self.world.report(format!("scontrol {line} ended with {out:?}"));
+                }
             }
         }
     }

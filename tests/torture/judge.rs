@@ -7,7 +7,7 @@
 //!   does, and runs again only if `--requeue` was given.
 //! * No CPU, GPU or license is used by two jobs, and no two runs of a job overlap.
 //! * A QOS never runs more jobs than it allows.
-//! * The crontab is the one last installed, and each of its entries has one job.
+//! * Reservations exist as last answered. The crontab is the one last installed, and each of its entries has one job.
 //! * Two singleton jobs with the same name never overlap.
 //! * No job begins after its cancellation was acknowledged, while it is held, before its begin
 //!   time, or before its dependency is satisfied.

@@ -38,6 +38,7 @@ fn words(line: &str) -> Vec<String> {
 /// released or cancelled.
 pub fn settle(world: &World, users_are_done: impl Fn() -> bool) {
     remove_crontab(world);
+    delete_reservations(world);
     let begun = Instant::now();
     loop {
         let queue = world.run("squeue", &words("-h -r -o %A|%T|%r|%k"));
@@ -73,7 +74,11 @@ fn remove_crontab(world: &World) {
     let mut crontab = world.crontab.lock().unwrap();
     if let Some(text) = &crontab.text {
         let listed = world.run("scrontab", &words("-l"));
-        if listed.stdout != *text {
+        let is_same = match text.as_str() {
+            "" => listed.code == Some(1),
+            text => listed.stdout == text,
+        };
+        if !is_same {
             world.report(format!("the crontab is not {text:?}: {listed:?}"));
         }
         let queue = world.run("squeue", &words("-h -o %k"));
@@ -96,6 +101,25 @@ fn remove_crontab(world: &World) {
     drop(jobs);
     if removed.code != Some(0) {
         world.report(format!("scrontab -r: {removed:?}"));
+    }
+}
+
+/// Checks that the reservations are as last answered, then deletes them.
+fn delete_reservations(world: &World) {
+    let all = world.reservations.lock().unwrap();
+    let shown = world.run("scontrol", &words("show reservation -o"));
+    for (name, exists) in &*all {
+        let key = format!("ReservationName={name}");
+        let is_shown = shown.stdout.split_whitespace().any(|word| word == key);
+        if exists.is_some_and(|exists| exists != is_shown) {
+            world.report(format!("reservation {name} exists: {exists:?}, but {shown:?}"));
+        }
+        if is_shown {
+            let deleted = world.run("scontrol", &words(&format!("delete reservation {name}")));
+            if deleted.code != Some(0) {
+                world.report(format!("reservation {name} was not deleted: {deleted:?}"));
+            }
+        }
     }
 }
 

@@ -91,6 +91,9 @@ pub struct World {
     pub jobs: Mutex<Vec<Submission>>,
     /// Locked while a command changes it.
     pub crontab: Mutex<Crontab>,
+    /// Whether each reservation exists; `None` if a change was not answered. Locked while a command
+    /// changes one.
+    pub reservations: Mutex<BTreeMap<String, Option<bool>>>,
     /// Running commands, and whether a fault killed them.
     clients: Mutex<BTreeMap<i32, bool>>,
     pub daemon: Mutex<Option<Child>>,
@@ -138,6 +141,7 @@ impl World {
             slotd,
             counts: Counts::default(),
             jobs: Mutex::default(),
+            reservations: Mutex::default(),
             crontab: Mutex::new(Crontab { text: Some(String::new()), entries: vec![] }),
             clients: Mutex::default(),
             daemon: Mutex::default(),
