@@ -569,6 +569,8 @@ pub enum RunnerCommand {
     /// Send the signal that the job requested before its end (`--signal`), even if the end is not
     /// near.
     Warn,
+    /// Send SIGCONT and SIGTERM, because the grace time of a preempted job begins.
+    Preempt,
     /// Seconds, or `None` for no limit.
     SetTimeLimit(Option<u64>),
     /// Change the job's resources. `sharing` are the steps, besides the batch step, that use all of

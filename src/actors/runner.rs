@@ -439,6 +439,7 @@ impl Handler<RunnerCommand> for RunnerActor {
                 self.command_all(StepCommand::Resume);
             }
             RunnerCommand::Warn => self.warn(),
+            RunnerCommand::Preempt => self.begin_grace(),
             RunnerCommand::SetTimeLimit(limit_secs) => {
                 self.ladder.limit_secs = limit_secs;
                 self.arm_limit(ctx);

@@ -347,6 +347,7 @@ impl World {
             RunnerCommand::Open(_)
             | RunnerCommand::Dismiss
             | RunnerCommand::Warn
+            | RunnerCommand::Preempt
             | RunnerCommand::Resize { .. }
             | RunnerCommand::Signal { .. } => {}
             RunnerCommand::LaunchStep(_)

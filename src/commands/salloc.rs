@@ -378,7 +378,7 @@ fn release_message(job: JobId, end: Option<End>) -> String {
         Some(End::Timeout) => {
             format!("Job {job} has exceeded its time limit and its allocation has been revoked.")
         }
-        Some(End::Cancelled | End::OutOfMemory | End::NodeFail) => {
+        Some(End::Cancelled | End::OutOfMemory | End::NodeFail | End::Preempted) => {
             format!("Job allocation {job} has been revoked.")
         }
         Some(End::Completed | End::Failed) | None => {

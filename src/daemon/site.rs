@@ -307,17 +307,50 @@ fn read_all_qos(
         let what = format!("at most {} QOS are allowed", Qos::MOST);
         return Err((line(entry.span().start), what));
     }
-    let mut all: Vec<Qos> = Vec::new();
+    let (mut all, mut lines): (Vec<Qos>, Vec<Option<usize>>) = Default::default();
     for entry in entries {
         let at = line(entry.span().start);
+        lines.push(at);
         let qos = read_qos(entry.into_inner(), at, line)?;
         if all.iter().any(|known| known.name == qos.name) {
             return Err((at, format!("duplicate qos {}: rename one of them", qos.name)));
         }
         all.push(qos);
     }
+    check_preemption(&all, &lines)?;
     all.sort_by_key(|qos| qos.name != qos::DEFAULT);
     Ok(all)
+}
+
+/// Checks that all QOS that others may preempt exist, and that none could preempt itself through
+/// others: such jobs would push each other out forever. `at`: the line of each QOS.
+fn check_preemption(all: &[Qos], at: &[Option<usize>]) -> Result<(), Wrong> {
+    let find = |name: &str| all.iter().position(|qos| qos.name == name);
+    for (qos, at) in all.iter().zip(at) {
+        let is_unknown = |name: &&String| find(name).is_none() && *name != qos::DEFAULT;
+        if let Some(name) = qos.preempt.iter().find(is_unknown) {
+            let what = format!("qos {} preempts {name}, which does not exist", qos.name);
+            return Err((*at, what));
+        }
+    }
+    for (start, at) in at.iter().enumerate() {
+        let (mut seen, mut next) = (vec![false; all.len()], vec![start]);
+        while let Some(one) = next.pop() {
+            let victims: Vec<usize> =
+                all[one].preempt.iter().filter_map(|name| find(name)).collect();
+            if victims.contains(&start) {
+                let what = if one == start {
+                    format!("qos {} preempts itself", all[start].name)
+                } else {
+                    format!("qos {} and {} preempt each other", all[start].name, all[one].name)
+                };
+                return Err((*at, what));
+            }
+            let new = victims.into_iter().filter(|one| !std::mem::replace(&mut seen[*one], true));
+            next.extend(new.collect::<Vec<_>>());
+        }
+    }
+    Ok(())
 }
 
 fn read_qos(
@@ -566,8 +599,25 @@ mod tests {
             ),
             (
                 "[[qos]]\nname = \"a\"\npreempt = [\"b\"]\n",
+                1,
+                "qos a preempts b, which does not exist",
+            ),
+            ("[[qos]]\nname = \"a\"\npreempt = [\"A\"]\n", 1, "qos a preempts itself"),
+            (
+                "[[qos]]\nname = \"c\"\n[[qos]]\nname = \"a\"\npreempt = [\"b\", \"c\"]\n\
+                 [[qos]]\nname = \"b\"\npreempt = \"a\"\n",
                 3,
-                "unknown key preempt in a qos: keys: name, priority",
+                "qos a and b preempt each other",
+            ),
+            (
+                "[[qos]]\nname = \"a\"\npreempt_mode = \"gang\"\n",
+                3,
+                "preempt_mode = \"gang\": expected OFF, REQUEUE or CANCEL",
+            ),
+            (
+                "[[partition]]\nname = \"a\"\ngrace_time = -1\n",
+                3,
+                "grace_time = -1: expected a whole number of seconds",
             ),
             (&many_qos, 129, "at most 64 QOS are allowed"),
             (

@@ -9,6 +9,8 @@ use super::core_config::or_null;
 use super::sendmail;
 use super::settings::Settings;
 use slotd_model::license::License;
+use slotd_model::preempt::PreemptMode;
+use slotd_model::qos;
 use slotd_sched::Config;
 use slotd_sys::paths::Paths;
 use slotd_sys::user;
@@ -51,6 +53,26 @@ fn owner() -> String {
 fn joined(licenses: &[License]) -> Option<String> {
     let words: Vec<String> = licenses.iter().map(License::to_string).collect();
     (!words.is_empty()).then(|| words.join(","))
+}
+
+/// Returns what may have to make room: the jobs of some partitions, of some QOS, or none.
+fn preempt_type(core: &Config) -> String {
+    let by_qos = core.qos.iter().any(|qos| !qos.preempt.is_empty());
+    let words = [("preempt/qos", by_qos), ("preempt/partition_prio", modes(core).next().is_some())];
+    let words: Vec<&str> = words.into_iter().filter(|(_, is)| *is).map(|(word, _)| word).collect();
+    if words.is_empty() { "preempt/none".to_owned() } else { words.join(",") }
+}
+
+/// Returns the mode of jobs whose QOS and partition set none, or the first mode of a partition.
+fn preempt_mode(core: &Config) -> String {
+    let by_qos = core.qos.iter().any(|qos| !qos.preempt.is_empty()).then_some(qos::DEFAULT_MODE);
+    by_qos.or_else(|| modes(core).next()).unwrap_or(PreemptMode::Off).name().to_owned()
+}
+
+/// Returns the modes of the partitions whose jobs may be preempted.
+fn modes(core: &Config) -> impl Iterator<Item = PreemptMode> {
+    let all = core.partitions.iter().filter_map(|partition| partition.preempt_mode);
+    all.filter(|mode| *mode != PreemptMode::Off)
 }
 
 fn log_level(settings: &Settings) -> String {
@@ -173,8 +195,8 @@ const KEYS: &[Key] = &[
     is("PlugStackConfig", "(null)"),
     is("PowerParameters", "(null)"),
     is("PowerPlugin", "(null)"),
-    is("PreemptMode", "OFF"),
-    is("PreemptType", "preempt/none"),
+    of("PreemptMode", |_, core| preempt_mode(core)),
+    of("PreemptType", |_, core| preempt_type(core)),
     is("PreemptExemptTime", "00:00:00"),
     is("PrEpParameters", "(null)"),
     is("PrEpPlugins", "(null)"),

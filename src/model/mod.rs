@@ -36,6 +36,7 @@ pub mod node;
 pub mod notice;
 pub mod partition;
 pub mod placement;
+pub mod preempt;
 pub mod progress;
 pub mod qos;
 pub mod query;

@@ -2,6 +2,7 @@
 
 use crate::gpu::{Gpu, GpuShare};
 use crate::node::NodeParts;
+use crate::preempt::PreemptMode;
 use crate::topology::{Place, Topology};
 use crate::{Constraint, Refusal, Tres, is_default};
 use serde::{Deserialize, Serialize};
@@ -45,6 +46,12 @@ pub struct Partition {
     /// `PriorityTier`: jobs in a higher tier go first, regardless of priority.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub priority_tier: Option<u32>,
+    /// How its jobs make room for those of a higher tier.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub preempt_mode: Option<PreemptMode>,
+    /// The time from the warning of a preempted job to its end, in seconds.
+    #[serde(skip_serializing_if = "is_default")]
+    pub grace_secs: u64,
     /// The hours in which it starts jobs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub allowed_hours: Option<Hours>,

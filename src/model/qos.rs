@@ -2,12 +2,16 @@
 //!
 //! One host has one user, so all jobs of a QOS count towards its limits per user.
 
-use crate::{JobRequest, Reason, Tres};
+use crate::preempt::{Means, PreemptMode};
+use crate::{JobRequest, Partition, Reason, Tres};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
 /// The QOS of jobs that request none. It always exists.
 pub const DEFAULT: &str = "normal";
+
+/// How a job makes room for one of another QOS if neither its own QOS nor its partition says so.
+pub const DEFAULT_MODE: PreemptMode = PreemptMode::Requeue;
 
 /// The text with which a submission above `MaxSubmitPU` is refused.
 pub const SUBMIT_LIMIT: &str = "QOSMaxSubmitJobPerUserLimit";
@@ -29,6 +33,12 @@ pub struct Qos {
     pub max_wall_secs: Option<u64>,
     /// Maximum that all running jobs may hold together (`GrpTRES`).
     pub grp_tres: TresLimit,
+    /// The names of the QOS whose running jobs its jobs may preempt.
+    pub preempt: Vec<String>,
+    /// How its own jobs make room. `None`: as their partition says.
+    pub preempt_mode: Option<PreemptMode>,
+    /// The time from the warning of a preempted job to its end, in seconds.
+    pub grace_secs: u64,
     /// Refuse jobs that exceed a limit on their own, instead of letting them wait.
     pub denies_on_limit: bool,
     /// A job that waits for resources reserves none, so shorter jobs may delay it.
@@ -44,6 +54,7 @@ impl Qos {
         self.name == DEFAULT
             && !self.affects_starts()
             && (self.priority, self.max_submit, self.max_wall_secs) == (0, None, None)
+            && (self.preempt_mode, self.grace_secs) == (None, 0)
     }
 
     /// Returns whether the start of a job depends on which jobs of the QOS run, or on whether the
@@ -53,6 +64,14 @@ impl Qos {
             || self.max_tres != TresLimit::default()
             || self.grp_tres != TresLimit::default()
             || self.reserves_nothing
+            || !self.preempt.is_empty()
+    }
+
+    /// Returns how a job of this QOS makes room for one of a QOS that may preempt it.
+    pub fn means(&self, partition: Option<&Partition>) -> Means {
+        let of_partition = partition.and_then(|partition| partition.preempt_mode);
+        let mode = self.preempt_mode.or(of_partition).unwrap_or(DEFAULT_MODE);
+        Means { mode, grace_secs: self.grace_secs }
     }
 
     /// Returns the reason why a job with this time limit cannot start.
@@ -101,6 +120,12 @@ impl fmt::Display for Qos {
         };
         let words = [
             ("Priority", Some(self.priority).filter(|own| *own > 0).map(|own| own.to_string())),
+            (
+                "GraceTime",
+                Some(self.grace_secs).filter(|own| *own > 0).map(|own| format!("{own}s")),
+            ),
+            ("Preempt", Some(self.preempt.join(",")).filter(|names| !names.is_empty())),
+            ("PreemptMode", self.preempt_mode.map(|mode| mode.name().to_ascii_lowercase())),
             ("Flags", Some(self.flags()).filter(|flags| !flags.is_empty())),
             ("GrpTRES", amounts(&self.grp_tres)),
             ("MaxWall", wall),
@@ -231,12 +256,16 @@ mod tests {
             max_tres: limit,
             max_wall_secs: Some(90),
             grp_tres: TresLimit { cpus: Some(4), ..TresLimit::default() },
+            preempt: vec!["low".to_owned(), "normal".to_owned()],
+            preempt_mode: Some(PreemptMode::Cancel),
+            grace_secs: 4,
             denies_on_limit: true,
             reserves_nothing: true,
         };
         assert_eq!(
             qos.to_string(),
-            "deny Priority=10 Flags=DenyOnLimit,NoReserve GrpTRES=cpu=4 MaxWall=90s \
+            "deny Priority=10 GraceTime=4s Preempt=low,normal PreemptMode=cancel \
+             Flags=DenyOnLimit,NoReserve GrpTRES=cpu=4 MaxWall=90s \
              MaxTRESPU=cpu=2,mem=300M,gres/gpu=1 MaxJobsPU=1 MaxSubmitPU=3"
         );
         assert_eq!(Qos { name: "normal".to_owned(), ..Qos::default() }.to_string(), "normal");

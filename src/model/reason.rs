@@ -83,6 +83,7 @@ reasons! {
     NodeDown => "NodeDown", "The machine went down while it ran.";
     ClientLost => "ClientLost", "The command that held its allocation disappeared.";
     Requeued => "Requeued", "It was stopped to be queued again.";
+    Preempted => "Preempted", "It was stopped to make room for a more important job.";
 }
 
 impl Reason {
@@ -113,7 +114,7 @@ impl Reason {
             Reason::RunnerLost => "SystemFailure",
             Reason::ClientLost => "InactiveLimit",
             Reason::Exclusive => Reason::Resources.name(),
-            Reason::Requeued => Reason::None.name(),
+            Reason::Requeued | Reason::Preempted => Reason::None.name(),
             other => other.name(),
         }
     }

@@ -1,7 +1,7 @@
 //! Job states and the transitions between them.
 //!
 //! ```text
-//! PENDING ──► RUNNING ──► COMPLETING ──► COMPLETED | FAILED | CANCELLED | TIMEOUT | OUT_OF_MEMORY | NODE_FAIL
+//! PENDING ──► RUNNING ──► COMPLETING ──► COMPLETED | FAILED | CANCELLED | TIMEOUT | OUT_OF_MEMORY | NODE_FAIL | PREEMPTED
 //!    │  ▲      │  ▲  └──────────────────────▲
 //!    │  │      ▼  │  (requeue: back to PENDING)
 //!    │  │  SUSPENDED
@@ -120,6 +120,8 @@ states! {
             "The kernel killed a process of the job at its memory limit.";
         NodeFail => "NODE_FAIL", "NF", Failure, false,
             "The machine went down while the job ran.";
+        Preempted => "PREEMPTED", "PR", Failure, true,
+            "The job was ended to make room for a more important one.";
     }
 }
 
@@ -173,7 +175,9 @@ impl JobState {
                 JobState::Pending
                 | JobState::Suspended
                 | JobState::Completing
-                | JobState::Ended(End::Completed | End::OutOfMemory | End::NodeFail) => false,
+                | JobState::Ended(
+                    End::Completed | End::OutOfMemory | End::NodeFail | End::Preempted,
+                ) => false,
             },
             JobState::Running => next != JobState::Running,
             JobState::Suspended => next != JobState::Suspended,

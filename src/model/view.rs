@@ -51,6 +51,9 @@ pub struct JobView {
     /// The priority of its QOS, if that counts: a requested priority takes its place.
     #[serde(default, skip_serializing_if = "is_default")]
     pub qos_priority: u32,
+    /// From when on other jobs may preempt it, if any may.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub preemptible_since: Option<Timestamp>,
 }
 
 impl Deref for JobView {

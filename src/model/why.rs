@@ -180,6 +180,8 @@ pub enum Until {
     /// It is ending now.
     Ending,
     Suspended,
+    /// Its grace time ends then, because another job preempts it.
+    Preempted(#[serde(with = "secs")] Timestamp),
     /// It has no time limit.
     Unknown,
     /// At its time limit, at the latest.

@@ -42,6 +42,7 @@ pub mod multi_prog;
 pub mod node_parts;
 pub mod nodes;
 pub mod partition;
+mod preempt;
 pub mod profile;
 pub mod propagate;
 pub mod qos;

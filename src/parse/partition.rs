@@ -3,7 +3,7 @@
 //! A key is spelled `max_time` in the file and `MaxTime` by Slurm. Case and underscores are
 //! ignored.
 
-use crate::{hours, mem, node_parts, suggest, time};
+use crate::{hours, mem, node_parts, preempt, suggest, time};
 use slotd_model::Partition;
 use slotd_model::partition::{OverSubscribe, PartitionState};
 use std::collections::BTreeSet;
@@ -31,7 +31,7 @@ const COUNT: &str = "a positive whole number or UNLIMITED";
 const NUMBERS: &str = "numbers and ranges, such as 0-3,6, or ALL";
 const AMOUNT: &str = "megabytes, a number with K, M, G or T (at least 1M), or UNLIMITED";
 
-const KEYS: [Key; 13] = [
+const KEYS: [Key; 15] = [
     Key(
         "cpus",
         "CPUs",
@@ -97,6 +97,20 @@ const KEYS: [Key; 13] = [
         |p, text| {
             put(&mut p.priority_tier, text.parse().ok().filter(|tier| *tier <= 65_533).map(Some))
         },
+    ),
+    Key(
+        "preempt_mode",
+        "PreemptMode",
+        "How its jobs make room for jobs in partitions of a higher tier. OFF protects them.",
+        preempt::FORMS,
+        |p, text| put(&mut p.preempt_mode, preempt::mode(text).map(Some)),
+    ),
+    Key(
+        "grace_time",
+        "GraceTime",
+        "The time from the warning of a preempted job to its end, for REQUEUE and CANCEL.",
+        preempt::SECONDS,
+        |p, text| put(&mut p.grace_secs, preempt::seconds(text)),
     ),
     Key(
         "over_subscribe",

@@ -2,7 +2,7 @@
 //!
 //! Case and underscores in keys are ignored.
 
-use crate::{mem, suggest, time};
+use crate::{mem, preempt, suggest, time};
 use slotd_model::qos::{Qos, TresLimit};
 
 /// A key: its name, its meaning for the manual, the accepted values for error messages, and a
@@ -13,7 +13,7 @@ const COUNT: &str = "a whole number";
 const LIMITS: &str = "minutes, hours:minutes:seconds, days-hours or UNLIMITED";
 const AMOUNTS: &str = "amounts of cpu, mem and gres/gpu, as in \"cpu=2,mem=4G,gres/gpu=1\"";
 
-const KEYS: [Key; 8] = [
+const KEYS: [Key; 11] = [
     Key(
         "name",
         "The name, for `--qos`. Upper case becomes lower case, as in Slurm.",
@@ -63,6 +63,24 @@ const KEYS: [Key; 8] = [
         "a list of DenyOnLimit and NoReserve",
         flags,
     ),
+    Key(
+        "preempt",
+        "The QOS whose running jobs make room for its jobs.",
+        "a list of other QOS",
+        |q, text| put(&mut q.preempt, names(text)),
+    ),
+    Key(
+        "preempt_mode",
+        "How its own jobs make room. Without it, the partition decides, and without that REQUEUE.",
+        preempt::FORMS,
+        |q, text| put(&mut q.preempt_mode, preempt::mode(text).map(Some)),
+    ),
+    Key(
+        "grace_time",
+        "The time from the warning of a preempted job to its end, for REQUEUE and CANCEL.",
+        preempt::SECONDS,
+        |q, text| put(&mut q.grace_secs, preempt::seconds(text)),
+    ),
 ];
 
 /// The form of a name.
@@ -70,6 +88,12 @@ const NAME: &str = "letters, digits, '_', '-' and '.'";
 
 fn is_name(text: &str) -> bool {
     !text.is_empty() && text.chars().all(|c| c.is_ascii_alphanumeric() || "_-.".contains(c))
+}
+
+/// Parses a list of names.
+fn names(text: &str) -> Option<Vec<String>> {
+    let words = text.split(',').map(str::trim).filter(|word| !word.is_empty());
+    words.map(|word| is_name(word).then(|| word.to_ascii_lowercase())).collect()
 }
 
 fn put<T>(place: &mut T, value: Option<T>) -> Option<()> {
@@ -185,9 +209,7 @@ mod tests {
         }
         let unknown = read("max_job_per_user", "1").unwrap_err();
         assert_eq!(unknown, QosError::UnknownKey("did you mean max_jobs_per_user?".to_owned()));
-        let preempt = read("preempt", "low");
-        assert!(
-            matches!(preempt, Err(QosError::UnknownKey(hint)) if hint.starts_with("keys: name"))
-        );
+        let unknown = read("preemptor", "low").unwrap_err();
+        assert_eq!(unknown, QosError::UnknownKey("did you mean preempt?".to_owned()));
     }
 }

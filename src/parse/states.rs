@@ -48,7 +48,6 @@ impl fmt::Display for StateFilter {
 /// Slurm states that jobs of slotd never have (squeue man page, "JOB STATE CODES"). They are
 /// accepted and match nothing.
 const ABSENT: &[(&str, &str)] = &[
-    ("PREEMPTED", "PR"),
     ("BOOT_FAIL", "BF"),
     ("DEADLINE", "DL"),
     ("CONFIGURING", "CF"),

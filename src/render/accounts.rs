@@ -349,10 +349,13 @@ static FIELDS: &[F] = &[
         Row::Tres(_, name, _) => (*name).into(),
         Row::Cluster(_) | Row::Elsewhere(..) | Row::Own(..) | Row::Limit(_) => Value::NONE,
     }),
-    field(10, &["GraceTime"], "GraceTime", |r, _| of_qos(r, |_| "00:00:00")),
-    empty(10, &["Preempt"], "Preempt"),
+    field(10, &["GraceTime"], "GraceTime", |r, _| of_qos(r, |qos| time::long(qos.grace_secs))),
+    field(10, &["Preempt"], "Preempt", |r, _| of_qos(r, |qos| qos.preempt.join(","))),
     empty(19, &["PreemptExemptTime"], "PreemptExemptTime"),
-    field(11, &["PreemptMode"], "PreemptMode", |r, _| of_qos(r, |_| "cluster")),
+    field(11, &["PreemptMode"], "PreemptMode", |r, _| {
+        let mode = |qos: &Qos| qos.preempt_mode.map(|mode| mode.name().to_ascii_lowercase());
+        of_qos(r, |qos| mode(qos).unwrap_or_else(|| "cluster".to_owned()))
+    }),
     empty(10, &["UsageThreshold", "UsageThres"], "UsageThres"),
     field(11, &["UsageFactor"], "UsageFactor", |r, _| of_qos(r, |_| "1.000000")),
     field(8, &["Type"], "Type", |r, _| match r {

@@ -29,6 +29,11 @@ pub(crate) fn end_or_expected(job: &JobView, ctx: &Ctx) -> Option<Timestamp> {
     if job.run.state.is_terminal() {
         return job.run.end;
     }
+    let grace = job.run.ending_preemption().map(|by| by.until);
+    limit_end(job, ctx).into_iter().chain(grace).min()
+}
+
+fn limit_end(job: &JobView, ctx: &Ctx) -> Option<Timestamp> {
     let limit = job.request.time_limit_secs?;
     let suspended_now = job.run.suspended_at.map_or(Duration::ZERO, |at| ctx.now.since(at));
     let suspended = Duration::from_micros(job.run.suspended_us).saturating_add(suspended_now);

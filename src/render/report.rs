@@ -140,7 +140,7 @@ impl Use {
         match end {
             End::Completed => self.completed.take(view, &used, wall_us),
             End::Failed | End::NodeFail => self.left_out.failed += 1,
-            End::Cancelled => self.left_out.cancelled += 1,
+            End::Cancelled | End::Preempted => self.left_out.cancelled += 1,
             End::Timeout => {
                 self.left_out.timed_out += 1;
                 self.short_limit_secs =

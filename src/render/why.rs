@@ -4,6 +4,7 @@ use crate::size::{Units, kib};
 use crate::text::printable;
 use crate::{Ctx, job, seff, time};
 use serde_json::{Value, json};
+use slotd_model::preempt::{PreemptMode, Preempted};
 use slotd_model::request::JobKind;
 use slotd_model::tres::Usage;
 use slotd_model::view::JobView;
@@ -149,6 +150,7 @@ fn running(view: &JobView, ctx: &Ctx) -> Vec<String> {
             (_, None, _) => "It has no time limit.".to_owned(),
         },
     );
+    lines.extend(run_preemption(view, ctx));
     lines.extend(view.request.deadline.map(|at| {
         format!(
             "It will be ended at {} if it is still running (--deadline).",
@@ -156,6 +158,18 @@ fn running(view: &JobView, ctx: &Ctx) -> Vec<String> {
         )
     }));
     lines
+}
+
+/// Explains why a job has to make room for another.
+fn run_preemption(view: &JobView, ctx: &Ctx) -> Option<String> {
+    let Preempted { until, by, mode, .. } = view.run.preempted.as_deref()?;
+    let until = time::instant(*until, ctx);
+    Some(match (view.run.state, mode) {
+        (JobState::Running, PreemptMode::Requeue | PreemptMode::Cancel) => {
+            format!("It makes room for job {by}: its grace time ends at {until}.")
+        }
+        _ => format!("It makes room for job {by}."),
+    })
 }
 
 fn ended(view: &JobView, ctx: &Ctx, names: &Names<'_>) -> Vec<String> {
@@ -208,6 +222,10 @@ fn why_ended(view: &JobView, ctx: &Ctx, names: &Names<'_>) -> Option<String> {
         (JobState::Ended(End::NodeFail), _) => {
             "The machine went down while it was running.".to_owned()
         }
+        (JobState::Ended(End::Preempted), _) => match &run.preempted {
+            Some(by) => format!("Job {} preempted it.", by.by),
+            None => "Another job preempted it.".to_owned(),
+        },
         (_, Reason::DeadLine) => {
             let deadline = time::instant_or(view.request.deadline, "its deadline", ctx);
             format!("It could not finish by {deadline} (--deadline).")

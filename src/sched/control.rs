@@ -5,6 +5,7 @@
 
 use super::core::Core;
 use super::ending::Ending;
+use super::preempt::is_preempted_to_requeue;
 use super::records::covers;
 use super::records::depend::Known;
 use super::types::{Cx, Effect, EndedJob, SignalTarget, StopCause};
@@ -83,7 +84,7 @@ impl Core {
                     // It is already being stopped, for a requeue or at its time limit: just keep it
                     // from returning to the queue.
                     let is_first = job.run.cancelled_by.is_none();
-                    let is_requeued = job.run.reason == Reason::Requeued && is_first;
+                    let is_requeued = is_being_requeued(job);
                     // Its manager may still request a requeue.
                     let may_come_back = job.run.reason == Reason::TimeLimit && is_first;
                     let recurs = self.next_recurrence(job, cx.now).is_some();
@@ -332,6 +333,6 @@ impl Core {
 /// Returns whether the job is being stopped for a requeue.
 fn is_being_requeued(job: &Job) -> bool {
     job.run.state == JobState::Completing
-        && job.run.reason == Reason::Requeued
+        && (job.run.reason == Reason::Requeued || is_preempted_to_requeue(job))
         && job.run.cancelled_by.is_none()
 }

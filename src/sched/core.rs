@@ -150,7 +150,10 @@ impl Core {
             .map(|secs| job.submit.plus_secs(secs));
         let opens = self.resources.opens(job, now).filter(|_| is_pending);
         let mail = self.notifications.limit_mail_due(job);
-        for at in [begin, depends, deadline, immediate, opens, mail].into_iter().flatten() {
+        let grace = job.run.ending_preemption().map(|by| by.until);
+        let grace =
+            grace.filter(|_| matches!(job.run.state, JobState::Running | JobState::Suspended));
+        for at in [begin, depends, deadline, immediate, opens, mail, grace].into_iter().flatten() {
             if at > now {
                 self.line.wake(id, at);
             } else if Some(at) == immediate {

@@ -68,6 +68,7 @@ impl Ending {
         let reason = match job.run.reason {
             // It was cancelled before it was back in the queue.
             Reason::Requeued => Reason::CancelledByUser,
+            Reason::Preempted if by.is_some() => Reason::CancelledByUser,
             reason => reason,
         };
         if cause == EndCause::OutOfMemory {

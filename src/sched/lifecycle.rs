@@ -7,6 +7,7 @@
 use super::admit::Admitted;
 use super::core::Core;
 use super::ending::Ending;
+use super::preempt::PREEMPTED_PAUSE_SECS;
 use super::records::Outlook;
 use super::records::depend::Known;
 use super::records::steps::end_of_command;
@@ -64,19 +65,12 @@ impl Core {
             JobState::Completing
                 if job.run.reason == Reason::Requeued && job.run.cancelled_by.is_none() =>
             {
-                let run = job.run.clone().ended_as(record.exit, record.usage, record.ended);
-                let run = RunState {
-                    state: JobState::Ended(End::Cancelled),
-                    reason: Reason::None,
-                    ..run
-                };
-                self.back_to_queue(
-                    id,
-                    Some(Run { requeued: true, submit: None, run, steps: Vec::new() }),
-                    None,
-                    &Known::default(),
-                    cx,
-                );
+                self.end_for_requeue(id, &record, End::Cancelled, cx);
+            }
+            JobState::Running | JobState::Suspended | JobState::Completing
+                if self.ends_preempted(job, &record, cause) =>
+            {
+                self.end_preempted(id, &record, cx);
             }
             // Regardless of how its processes responded to SIGTERM.
             JobState::Completing if job.run.reason == Reason::NodeDown => {
@@ -102,6 +96,23 @@ impl Core {
         self.settle(cx);
     }
 
+    /// Returns a job that was stopped for it to the queue. `end`: the state of the run.
+    pub(super) fn end_for_requeue(
+        &mut self,
+        id: JobId,
+        record: &ExitRecord,
+        end: End,
+        cx: &mut Cx,
+    ) {
+        let Some(job) = self.job(id) else { return };
+        let run = job.run.clone().ended_as(record.exit, record.usage, record.ended);
+        let run = RunState { state: JobState::Ended(end), reason: Reason::None, ..run };
+        // Slurm's state is REQUEUED if nothing else ended the run.
+        let requeued = end == End::Cancelled;
+        let run = Run { requeued, submit: None, run, steps: Vec::new() };
+        self.back_to_queue(id, Some(run), None, &Known::default(), cx);
+    }
+
     /// Ends a job that nothing but its time limit has stopped: for good, or to run again.
     fn end_running(&mut self, id: JobId, record: ExitRecord, cause: EndCause, cx: &mut Cx) {
         let Some(job) = self.job(id) else { return };
@@ -114,7 +125,7 @@ impl Core {
         let is_rerun = match ending.state {
             End::NodeFail => true,
             End::Failed | End::Timeout | End::OutOfMemory => self.resources.config().reruns_failed,
-            End::Completed | End::Cancelled => false,
+            End::Completed | End::Cancelled | End::Preempted => false,
         };
         // If it was cancelled, the request was lost with an earlier daemon.
         let recurs = ending.state != End::Cancelled && self.next_recurrence(job, cx.now).is_some();
@@ -201,6 +212,7 @@ impl Core {
                 | StopCause::Released
                 | StopCause::Deadline
                 | StopCause::TimeLimit
+                | StopCause::Preempted
                 | StopCause::NodeDown => {}
             }
         });
@@ -319,6 +331,9 @@ impl Core {
         // The times since its end were missed if no daemon saw it.
         let ended = run.as_ref().map(|run| run.run.end.unwrap_or(cx.now).min(cx.now));
         let next = ended.and_then(|ended| self.next_recurrence(self.records.job(id)?, ended));
+        let is_preempted =
+            run.as_ref().is_some_and(|run| run.run.state == JobState::Ended(End::Preempted));
+        let pause = is_preempted.then(|| cx.now.plus_secs(PREEMPTED_PAUSE_SECS));
         if let (Some(job), Some(run)) = (self.records.job(id), &run) {
             if next.is_some() && run.run.state != JobState::Ended(End::Cancelled) {
                 self.notifications.notify_end_of_run(&run.clone().record(job), cx.now);
@@ -345,6 +360,7 @@ impl Core {
                 cx.out.changes.push(Change::EndRun { job: id, run: Box::new(run) });
             }
             let RunState { restarts, system_comment, begin, .. } = std::mem::take(&mut job.run);
+            let begin = pause.or(begin);
             job.run =
                 RunState { restarts, system_comment, rerun_after, begin, ..RunState::default() };
         });

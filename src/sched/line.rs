@@ -1,6 +1,7 @@
 //! The queue, the timers, the steps that wait inside a job, and expected run times.
 
 pub(crate) mod backfill;
+pub(crate) mod preempt;
 pub(crate) mod queue;
 pub(crate) mod reserved;
 pub(crate) mod run_times;

@@ -61,6 +61,7 @@ mod line;
 mod managed;
 mod notify;
 mod plan;
+mod preempt;
 mod reboot;
 mod records;
 mod recover;

@@ -63,7 +63,8 @@ impl Core {
     /// Begins a pass over the queue.
     pub(super) fn round(&self, now: Timestamp) -> Round {
         let (config, ledger) = (self.resources.config(), self.resources.ledger());
-        Round::new(now, config, ledger.capacity(), || self.line.running(&self.records, ledger, now))
+        let running = || self.line.running(&self.records, ledger, now);
+        Round::new(now, config, ledger.capacity(), running).with_victims(self.victims())
     }
 
     /// Starts one job of a drained node if it is time: the first one of the queue that has not
@@ -134,7 +135,11 @@ impl Core {
         match round.consider(key, &record.places, capacity, host, || {
             self.line.running(&self.records, self.resources.ledger(), cx.now)
         }) {
-            Verdict::Wait => Tried::Waits,
+            Verdict::Wait if lacks.is_any() => Tried::Waits,
+            Verdict::Wait => {
+                self.make_room(key, round, cx);
+                Tried::Waits
+            }
             Verdict::Start(part) if lacks.is_any() => {
                 // It will start in a moment; reserve its resources until then.
                 round.hold(key.id, &part, capacity);

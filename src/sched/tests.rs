@@ -15,6 +15,7 @@ mod licenses;
 mod node;
 mod notify;
 mod order;
+mod preempt;
 mod qos;
 mod reboot;
 mod recovery;

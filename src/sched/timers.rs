@@ -56,6 +56,9 @@ impl Core {
             JobState::Running | JobState::Suspended if is_late => {
                 self.stop(id, Reason::DeadLine, StopCause::Deadline, cx);
             }
+            JobState::Running | JobState::Suspended if self.is_grace_over(id, cx.now) => {
+                self.end_grace(id, cx);
+            }
             JobState::Running => {
                 let Some(job) = self.records.job(id) else { return };
                 self.notifications.notify_limit_by_clock(job, cx.now);

@@ -188,6 +188,8 @@ pub enum Effect {
     /// Part of the job's resources is out of use: send the signal requested with `--signal`. No
     /// answer.
     Warn(JobId),
+    /// The grace time of a preempted job begins: send it SIGCONT and SIGTERM. No answer.
+    Preempt(JobId),
     /// A waiting step can never start, because its job is ending.
     StepRefused { ticket: u64, refusal: Refusal },
     /// A record, possibly an array task, reached a terminal state: notify its waiters. A runner
@@ -214,7 +216,7 @@ impl Effect {
             Effect::Launch(job) => Some(job.id),
             Effect::Granted(job) | Effect::Suspend(job) | Effect::Resume(job) => Some(*job),
             Effect::ManagerChanged(job, _) | Effect::Resized(job) => Some(*job),
-            Effect::PartsOut(job) | Effect::Warn(job) => Some(*job),
+            Effect::PartsOut(job) | Effect::Warn(job) | Effect::Preempt(job) => Some(*job),
             Effect::Stop { job, .. }
             | Effect::Signal { job, .. }
             | Effect::SetTimeLimit { job, .. } => Some(*job),
@@ -245,6 +247,8 @@ pub enum StopCause {
     TimeLimit,
     /// The host is shutting down.
     NodeDown,
+    /// It makes room for a more important job.
+    Preempted,
 }
 
 /// The processes that receive a signal (scancel man page: plain, `--batch`, `--full`, and a step

@@ -324,6 +324,10 @@ impl Core {
                 self.notifications.link(&self.records, id, cx.now);
             }
         }
+        if updates.iter().any(|update| matches!(update, Update::StartTime(_))) {
+            // A preempted job has one of its own. Those of jobs that recur cannot be changed.
+            self.records.edit(id, |job| job.run.begin = None);
+        }
         if updates.iter().any(|u| matches!(u, Update::StartTime(_) | Update::Dependency(_))) {
             self.records.edit(id, |job| job.run.eligible = None);
         }

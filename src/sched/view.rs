@@ -131,6 +131,7 @@ impl Core {
             view.qos_priority = self.resources.config().qos_priority(&record.job.request);
             view.expected_start = view.begin().filter(|begin| *begin > now);
         }
+        view.preemptible_since = view.run.start.filter(|_| self.is_preemptible(&record.job));
         view
     }
 

@@ -460,18 +460,12 @@ impl Core {
 
     fn holder(&self, Running { id, end, part, .. }: &Running, lacks: &Tres) -> Holder {
         let job = self.job(*id);
-        let state = job.map_or(JobState::Running, |job| job.run.state);
         let label = job.map_or_else(|| id.to_string(), Job::label);
-        Holder {
-            id: *id,
-            job: label,
-            holds: of_kinds(&part.alloc, lacks),
-            until: until(state, *end),
-        }
+        Holder { id: *id, job: label, holds: of_kinds(&part.alloc, lacks), until: until(job, *end) }
     }
 
     fn until(&self, job: &Job, now: Timestamp) -> Until {
-        until(job.run.state, self.line.expected_end(job, now))
+        until(Some(job), self.line.expected_end(job, now))
     }
 }
 
@@ -480,10 +474,13 @@ fn block(reservation: &Reservation, how: ReservationBlocks) -> ReservationBlock 
     ReservationBlock { reservation: name, how, users, accounts, start, end }
 }
 
-fn until(state: JobState, end: ExpectedEnd) -> Until {
+fn until(job: Option<&Job>, end: ExpectedEnd) -> Until {
+    let state = job.map_or(JobState::Running, |job| job.run.state);
+    let preempted = job.and_then(|job| job.run.ending_preemption()).map(|by| by.until);
     match (state, end) {
         (JobState::Completing, _) => Until::Ending,
         (JobState::Suspended, _) => Until::Suspended,
+        (_, ExpectedEnd::ByLimit(at)) if preempted == Some(at) => Until::Preempted(at),
         (_, ExpectedEnd::Unknown) => Until::Unknown,
         (_, ExpectedEnd::ByLimit(at)) => Until::ByLimit(at),
         (_, ExpectedEnd::AsEarlier(at)) => Until::AsEarlier(at),

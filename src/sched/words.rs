@@ -366,6 +366,7 @@ impl Words<'_> {
         match until {
             Until::Ending => "and is about to end".to_owned(),
             Until::Suspended => "and is suspended".to_owned(),
+            Until::Preempted(end) => format!("until it makes room at {}", self.at(*end)),
             Until::Unknown => "and has no time limit".to_owned(),
             Until::ByLimit(end) => format!("until {} by its time limit", self.at(*end)),
             Until::AsEarlier(end) => {

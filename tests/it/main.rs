@@ -56,6 +56,7 @@ mod other_commands;
 #[path = "../output_files.rs"]
 mod output_files;
 mod over_time;
+mod preemption;
 mod published;
 mod qos;
 #[path = "../query_sacct.rs"]

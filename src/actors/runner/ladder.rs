@@ -177,6 +177,23 @@ impl RunnerActor {
         }
     }
 
+    /// Sends SIGCONT and SIGTERM to all steps except the batch shell, as Slurm does when a grace
+    /// time begins. In a job without steps, Slurm would signal no process. Here, its processes that
+    /// handle SIGTERM get it.
+    pub(super) fn begin_grace(&self) {
+        let has_own_steps = self.steps.keys().any(|step| *step != StepId::Batch);
+        for (step, live) in &self.steps {
+            let target = match (*step == StepId::Batch, has_own_steps) {
+                (true, true) => continue,
+                (true, false) => SignalScope::Handlers,
+                (false, _) => SignalScope::Processes,
+            };
+            for signal in [libc::SIGCONT, libc::SIGTERM] {
+                live.commands.send(StepCommand::Signal { signal, target });
+            }
+        }
+    }
+
     pub(super) fn stop(&mut self, cause: StopCause, ctx: &mut Context<Self>) {
         let harder = matches!(cause, StopCause::Killed { .. });
         if self.ladder.stopping.is_some() && !harder {
@@ -189,6 +206,7 @@ impl RunnerActor {
             StopCause::Killed { .. } => ("", Duration::ZERO),
             StopCause::Requeue => (" DUE TO JOB REQUEUE", self.setup.kill_wait),
             StopCause::TimeLimit => (" DUE TO TIME LIMIT", self.setup.kill_wait),
+            StopCause::Preempted => (" DUE TO PREEMPTION", self.setup.kill_wait),
             StopCause::NodeDown => {
                 (" DUE TO NODE FAILURE, SEE SLURMCTLD LOG FOR DETAILS", self.setup.kill_wait)
             }
@@ -223,6 +241,7 @@ impl RunnerActor {
             | StopCause::Requeue
             | StopCause::Deadline
             | StopCause::TimeLimit
+            | StopCause::Preempted
             | StopCause::NodeDown => self.setup.kill_wait,
         };
         end(&live.commands, Some(line), grace, cause == StopCause::TimeLimit, None);

@@ -113,6 +113,7 @@ impl SchedulerActor {
             }
             Effect::PartsOut(job) => self.tell_parts_out(job),
             Effect::Warn(job) => self.tell_runner(job, RunnerCommand::Warn),
+            Effect::Preempt(job) => self.tell_runner(job, RunnerCommand::Preempt),
             Effect::Suspend(job) => self.tell_runner(job, RunnerCommand::Suspend),
             Effect::Resume(job) => self.tell_runner(job, RunnerCommand::Resume),
             Effect::SetTimeLimit { job, limit_secs, .. } => {

@@ -74,6 +74,7 @@ fn acts_on(effect: &Effect) -> Option<JobId> {
         | Effect::StopStep { .. }
         | Effect::Signal { .. }
         | Effect::Warn(_)
+        | Effect::Preempt(_)
         | Effect::Suspend(_)
         | Effect::Resume(_)
         | Effect::Resized(_)

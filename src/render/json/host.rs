@@ -7,6 +7,7 @@ use crate::{Ctx, tres};
 use serde_json::{Value, json};
 use slotd_model::Timestamp;
 use slotd_model::license::LicenseUse;
+use slotd_model::preempt::PreemptMode;
 use slotd_model::reservation::{ReservationView, Share};
 use slotd_model::view::{NodeView, PartitionView};
 
@@ -137,6 +138,12 @@ fn partition(n: &NodeView, p: &PartitionView, ctx: &Ctx) -> Value {
     if !p.partition.is_gpu {
         capacity = capacity.without_gpus();
     }
+    let mode = match p.partition.preempt_mode {
+        None | Some(PreemptMode::Off) => "disabled",
+        Some(PreemptMode::Suspend) => "suspend",
+        Some(PreemptMode::Requeue) => "requeue",
+        Some(PreemptMode::Cancel) => "cancel",
+    };
     let minutes = |secs: Option<u64>| secs.and_then(|secs| i64::try_from(secs / 60).ok());
     // Slurm uses -1 for "no limit" here.
     json!({
@@ -145,7 +152,7 @@ fn partition(n: &NodeView, p: &PartitionView, ctx: &Ctx) -> Value {
         "tres": tres::scontrol(&capacity, ctx.units), "running_jobs": p.running, "pending_jobs": p.pending,
         "default_time_limit": minutes(p.partition.default_time_secs), "max_time_limit": minutes(p.partition.max_time_secs).unwrap_or(-1), "maximum_nodes_per_job": -1, "maximum_cpus_per_node": p.partition.max_cpus.map_or(-1, i64::from),
         "maximum_memory_per_node": -1, "min nodes per job": 0, "default_memory_per_cpu": p.partition.def_mem_per_cpu_mb,
-        "over_time_limit": null, "preemption_mode": ["disabled"], "preemption_grace_time": 0,
+        "over_time_limit": null, "preemption_mode": [mode], "preemption_grace_time": p.partition.grace_secs,
         "priority_job_factor": 1, "priority_tier": p.partition.tier(), "qos": "", "alternative": "", "billing_weights": "",
         "allowed_accounts": "", "allowed_allocation_nodes": "", "allowed_groups": "", "allowed_qos": "",
         "denied_accounts": "", "denied_qos": "",

@@ -110,7 +110,7 @@ fn life(j: &JobView, ctx: &Ctx) -> Members {
         "submit_time": epoch(Some(j.submit)), "eligible_time": epoch(facts::eligible(j)),
         "accrue_time": epoch(j.run.eligible), "start_time": epoch(facts::start_or_expected(j)),
         "end_time": epoch(facts::end_or_expected(j, ctx)), "suspend_time": epoch(j.run.suspended_at),
-        "pre_sus_time": suspended_secs, "last_sched_evaluation": epoch(facts::last_evaluation(j, ctx)),
+        "preempt_time": epoch(j.run.preempted.as_ref().map(|by| by.at)), "pre_sus_time": suspended_secs, "last_sched_evaluation": epoch(facts::last_evaluation(j, ctx)),
         "restart_cnt": j.run.restarts, "exit_code": wait_status(j.run.exit),
         "derived_exit_code": wait_status(j.run.derived_exit),
     }
@@ -146,7 +146,7 @@ fn absent() -> Members {
         "cpu_frequency_governor": Value::Null, "cpu_frequency_maximum": Value::Null, "cpu_frequency_minimum": Value::Null,
         "cpus_per_tres": "", "delay_boot": 0, "federation_origin": "", "federation_siblings_active": "",
         "federation_siblings_viable": "", "het_job_id": 0, "het_job_id_set": "", "het_job_offset": 0, "max_cpus": 0,
-        "max_nodes": 0, "mcs_label": "", "memory_per_tres": "", "minimum_tmp_disk_per_node": 0, "preempt_time": 0,
+        "max_nodes": 0, "mcs_label": "", "memory_per_tres": "", "minimum_tmp_disk_per_node": 0,
         "profile": Value::Null, "reboot": false, "resize_time": 0,
         "show_flags": ["SHOW_ALL", "SHOW_DETAIL", "SHOW_LOCAL"], "sockets_per_board": 0, "sockets_per_node": Value::Null,
         "tasks_per_board": 0, "tasks_per_core": Value::Null, "tasks_per_socket": Value::Null, "thread_spec": Value::Null,

@@ -5,6 +5,7 @@ use crate::show::record::Record;
 use crate::sinfo::{self, State};
 use crate::{Ctx, job::or_null, time, tres};
 use slotd_model::node::NodeReason;
+use slotd_model::preempt::PreemptMode;
 use slotd_model::view::{NodeView, PartitionView};
 use slotd_model::{Partition, TaskSet, Timestamp};
 use std::collections::BTreeSet;
@@ -123,7 +124,7 @@ pub fn partition(n: &NodeView, p: &PartitionView, one_line: bool, ctx: &Ctx) -> 
         ("DefaultTime", limit(p.partition.default_time_secs, "NONE")),
         ("DisableRootJobs", no()),
         ("ExclusiveUser", no()),
-        ("GraceTime", "0".to_owned()),
+        ("GraceTime", p.partition.grace_secs.to_string()),
         ("Hidden", no()),
     ]);
     r.line(vec![
@@ -141,7 +142,8 @@ pub fn partition(n: &NodeView, p: &PartitionView, one_line: bool, ctx: &Ctx) -> 
         ("ReqResv", no()),
         ("OverSubscribe", over_subscribe.to_string()),
     ]);
-    r.line(vec![("OverTimeLimit", "NONE".to_owned()), ("PreemptMode", "OFF".to_owned())]);
+    let mode = p.partition.preempt_mode.unwrap_or(PreemptMode::Off);
+    r.line(vec![("OverTimeLimit", "NONE".to_owned()), ("PreemptMode", mode.name().to_owned())]);
     r.line(vec![
         ("State", state.name().to_owned()),
         ("TotalCPUs", p.partition.cpus_of(&n.host).count().to_string()),

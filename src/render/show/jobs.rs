@@ -107,6 +107,13 @@ fn times(r: &mut Record, j: &JobView, detail: bool, ctx: &Ctx) {
     if let Some(recurrence) = &q.recurrence {
         r.line(vec![("CronJob", "Yes".to_owned()), ("CrontabSpec", format!("\"{recurrence}\""))]);
     }
+    let preempted_at = j.run.preempted.as_ref().map(|by| by.at);
+    if j.preemptible_since.is_some() || preempted_at.is_some() {
+        r.line(vec![
+            ("PreemptEligibleTime", unknown(j.preemptible_since.or(j.run.start))),
+            ("PreemptTime", time::instant_or(preempted_at, "None", ctx)),
+        ]);
+    }
     let before = if j.run.suspended_at.is_some() { facts::elapsed_secs(j, ctx) } else { 0 };
     r.line(vec![
         ("SuspendTime", time::instant_or(j.run.suspended_at, "None", ctx)),

@@ -9,6 +9,7 @@ use crate::value::Value;
 use crate::{time, tres};
 use slotd_model::node::{NodeReason, Outage, ranges};
 use slotd_model::partition::Host;
+use slotd_model::preempt::PreemptMode;
 use slotd_model::view::{NodeView, PartitionView};
 use slotd_model::{Partition, Tres};
 use std::collections::BTreeSet;
@@ -342,7 +343,10 @@ static FIELDS: &[F] = &[
     F::new(&["PriorityTier", "Priority"], "PRIO_TIER", |r, _| r.first(|p| p.tier().into()))
         .code("p"),
     F::new(&["PriorityJobFactor"], "PRIO_JOB_FACTOR", one).code("I"),
-    F::new(&["PreemptMode"], "PREEMPT_MODE", |_, _| "OFF".into()).code("M"),
+    F::new(&["PreemptMode"], "PREEMPT_MODE", |r, _| {
+        r.first(|p| p.preempt_mode.unwrap_or(PreemptMode::Off).name().into())
+    })
+    .code("M"),
     F::new(&["MaxCPUsPerNode"], "MAX_CPUS_PER_NODE", |_, _| "UNLIMITED".into()).code("B"),
     F::new(&["Cluster"], "CLUSTER", |_, _| "N/A".into()).code("V"),
     F::new(&["Version"], "VERSION", |_, _| VERSION.into()).code("v"),

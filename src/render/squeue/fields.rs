@@ -248,7 +248,9 @@ static FIELDS: &[F] = &[
         let until = job::start(r.job).unwrap_or(c.now);
         until.since(r.job.submit).as_secs().into()
     }),
-    F::new(&["PreemptTime"], "PREEMPT_TIME", not_available),
+    F::new(&["PreemptTime"], "PREEMPT_TIME", |r, _| {
+        instant(r.job.run.preempted.as_ref().map(|by| by.at))
+    }),
     F::new(&["Profile"], "PROFILE", |_, _| "NotSet".into()),
     F::new(&["Reboot"], "REBOOT", zero),
     F::new(&["ReqSwitch"], "REQ_SWITCH", zero),

@@ -20,6 +20,7 @@
 //!
 //! The plan and the forecast for `squeue --start` use the same [`Round`], so they cannot disagree.
 
+use super::preempt::Victims;
 use super::queue::{Place, Queue, QueueKey, Shape};
 use super::reserved::{self, Moment};
 use super::run_times::ExpectedEnd;
@@ -29,7 +30,7 @@ use slotd_model::partition::Host;
 use slotd_model::{JobId, Timestamp};
 use std::borrow::Cow;
 use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::{BTreeSet, BinaryHeap};
 use std::sync::Arc;
 
 /// A running job, reduced to the facts that reservations need.
@@ -55,15 +56,19 @@ pub(crate) struct Reservation {
     /// The latest start; `None` if the job waits for one without a time limit.
     pub at: Option<Timestamp>,
     /// The resources that others may use beyond that moment; `None` for none.
-    spare: Option<Moment>,
+    pub(super) spare: Option<Moment>,
+    /// The running jobs whose resources are free by then.
+    pub(super) gone: BTreeSet<JobId>,
 }
 
 /// A reservation and its owner.
 #[derive(Debug)]
-struct Kept {
-    line: usize,
-    job: JobId,
-    reservation: Reservation,
+pub(super) struct Kept {
+    pub line: usize,
+    pub job: JobId,
+    pub reservation: Reservation,
+    /// The part with which the job starts as soon as jobs that are ending have ended.
+    pub claim: Option<Part>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -83,11 +88,13 @@ pub(crate) enum Verdict {
 /// again. The result is the same as if every record were considered.
 #[derive(Debug)]
 pub(crate) struct Round {
-    now: Timestamp,
+    pub(super) now: Timestamp,
     /// The spare resources at the starts of the owner's reservations.
-    moments: Vec<Moment>,
-    /// One for each line with a blocked job.
-    reservations: Vec<Kept>,
+    pub(super) moments: Vec<Moment>,
+    /// One for each line with a blocked job, and one for each job with a claim.
+    pub(super) reservations: Vec<Kept>,
+    /// The running jobs that may have to make room for others.
+    pub(super) victims: Victims,
     /// The places of blocked jobs in other lines that have not been considered yet.
     elsewhere: Vec<Place>,
     /// Whether any record had to wait. From then on, all records of a shape that has to wait are
@@ -96,7 +103,7 @@ pub(crate) struct Round {
     /// The record that was considered last.
     at: Option<QueueKey>,
     /// The shape of that record, once `by_shape` is set, unless the shape has to wait.
-    shape: Option<Arc<Shape>>,
+    pub(super) shape: Option<Arc<Shape>>,
     /// The next record of each other shape that is worth considering. `None` until a record had to
     /// wait.
     heads: Option<BinaryHeap<Reverse<Head>>>,
@@ -118,12 +125,19 @@ impl Round {
             now,
             moments: reserved::moments(config, now, capacity, running),
             reservations: Vec::new(),
+            victims: Victims::default(),
             elsewhere: Vec::new(),
             by_shape: false,
             at: None,
             shape: None,
             heads: None,
         }
+    }
+
+    /// Lets these running jobs make room for others.
+    #[must_use]
+    pub(crate) fn with_victims(self, victims: Victims) -> Self {
+        Round { victims, ..self }
     }
 
     /// Returns whether a job was found blocked. All records considered from then on are behind it.
@@ -146,7 +160,7 @@ impl Round {
         host: &Host,
     ) -> Option<QueueKey> {
         let most = capacity.most_cpus();
-        if most == 0 {
+        if most == 0 && self.victims.is_empty() {
             return None;
         }
         if !self.by_shape {
@@ -160,14 +174,18 @@ impl Round {
             let want = shape.want();
             let is_first =
                 !self.has_reservation(&want, capacity) && may_reserve(&want, capacity, host);
-            is_first || self.passing(None, &want, shape.limit, capacity, host).is_some()
+            is_first
+                || self.passing(None, &want, shape.limit, capacity, host).is_some()
+                || self.room(None, &want, shape.limit, capacity, host).is_some()
         };
         let next_of = |shape: Arc<Shape>, at| {
             queue.after_of(&shape, at).map(|key| Reverse((key, shape, false)))
         };
         let mut heads = heads.unwrap_or_else(|| {
             let is_wide_enough = |shape: &&Arc<Shape>| {
-                shape.needs_cpus() <= most || capacity.lines() > self.reservations.len()
+                shape.needs_cpus() <= most
+                    || !self.victims.is_empty()
+                    || capacity.lines() > self.reservations.len()
             };
             let shapes = queue.shapes().take_while(is_wide_enough).filter(|shape| is_worth(shape));
             shapes.filter_map(|shape| next_of(Arc::clone(shape), from)).collect()
@@ -192,9 +210,9 @@ impl Round {
         self.at
     }
 
-    fn has_reservation(&self, want: &Want, capacity: &Capacity) -> bool {
+    pub(super) fn has_reservation(&self, want: &Want, capacity: &Capacity) -> bool {
         let line = capacity.line(want.place.partition);
-        self.reservations.iter().any(|kept| kept.line == line)
+        self.reservations.iter().any(|kept| kept.line == line && kept.claim.is_none())
     }
 
     /// Decides whether the record that [`Round::next`] returned may start in `capacity`. `places`
@@ -273,6 +291,7 @@ impl Round {
                 line,
                 job: key.id,
                 reservation,
+                claim: None,
             })
         });
         kept.min_by_key(|kept| kept.reservation.at.map_or(i64::MAX, |at| at.0))
@@ -283,16 +302,25 @@ impl Round {
         self.moments.iter().find(|moment| moment.at() == self.now)
     }
 
-    /// Returns what a job may use now beside the owner's reservations; `None` for nothing.
+    /// Returns what a job may use now beside the owner's reservations and the claims of other jobs;
+    /// `None` for nothing.
     fn free_now<'a>(&'a self, want: &Want, capacity: &'a Capacity) -> Option<Cow<'a, Capacity>> {
-        match self.present() {
-            Some(moment) => moment.spare_for(want.place.limits.reservation()),
-            None => Some(Cow::Borrowed(capacity)),
-        }
+        let mut free = match self.present() {
+            Some(moment) => moment.spare_for(want.place.limits.reservation())?,
+            None => Cow::Borrowed(capacity),
+        };
+        let claims = self.reservations.iter().filter_map(|kept| kept.claim.as_ref());
+        claims.for_each(|part| free.to_mut().take(part));
+        Some(free)
     }
 
     /// Returns how long a job runs at most: until the end of its reservation.
-    fn limit(&self, want: &Want, limit_secs: Option<u64>, capacity: &Capacity) -> Option<u64> {
+    pub(super) fn limit(
+        &self,
+        want: &Want,
+        limit_secs: Option<u64>,
+        capacity: &Capacity,
+    ) -> Option<u64> {
         let end = capacity.job_end(&want.place).map(|end| end.since(self.now).as_secs());
         limit_secs.into_iter().chain(end).min()
     }
@@ -336,9 +364,9 @@ impl Round {
         if self.reservations.iter().all(|kept| kept.line != line) {
             let mut spare = capacity.clone();
             spare.take(part);
-            let spare = Moment::alone(self.now, spare);
-            let reservation = Reservation { at: Some(self.now), spare: Some(spare) };
-            self.reservations.push(Kept { line, job, reservation });
+            let (spare, gone) = (Moment::alone(self.now, spare), BTreeSet::new());
+            let reservation = Reservation { at: Some(self.now), spare: Some(spare), gone };
+            self.reservations.push(Kept { line, job, reservation, claim: None });
             self.by_shape = true;
         }
     }
@@ -376,17 +404,21 @@ impl Round {
 
 /// Returns whether the job may hold a reservation. A job at a limit may not, and neither may one
 /// whose QOS reserves nothing.
-fn may_reserve(want: &Want, capacity: &Capacity, host: &Host) -> bool {
+pub(super) fn may_reserve(want: &Want, capacity: &Capacity, host: &Host) -> bool {
     capacity.reserves(&want.place)
         && capacity.limit_reached(&want.place, &want.tres, host).is_none()
 }
 
 /// Returns whether a job that starts at `from` ends by `at`.
-fn ends_by(from: Timestamp, at: Timestamp, limit_secs: Option<u64>) -> bool {
+pub(super) fn ends_by(from: Timestamp, at: Timestamp, limit_secs: Option<u64>) -> bool {
     limit_secs.is_some_and(|limit| from.plus_secs(limit) <= at)
 }
 
-fn ends_before(now: Timestamp, reservation: &Reservation, limit_secs: Option<u64>) -> bool {
+pub(super) fn ends_before(
+    now: Timestamp,
+    reservation: &Reservation,
+    limit_secs: Option<u64>,
+) -> bool {
     match (limit_secs, reservation.at) {
         (Some(limit), Some(at)) => now.plus_secs(limit) <= at,
         (Some(_), None) => true,
@@ -397,17 +429,18 @@ fn ends_before(now: Timestamp, reservation: &Reservation, limit_secs: Option<u64
 /// Returns the reservation of a job that does not fit into the free resources.
 fn reserve(want: &Want, now: &Capacity, running: Vec<Running>, host: &Host) -> Reservation {
     let mut capacity = now.clone();
-    let at =
-        end_until_it_fits(want, &mut capacity, running, host).last().and_then(|last| last.end.at());
+    let gone = end_until_it_fits(want, &mut capacity, running, host);
+    let at = gone.last().and_then(|last| last.end.at());
+    let gone = gone.iter().map(|running| running.id).collect();
     // A job that does not fit even then waits for the host to change: nothing is spare, and its
     // start is unknown.
     let Some(part) = capacity.pick_beside(now, want, host) else {
-        return Reservation { at: None, spare: None };
+        return Reservation { at: None, spare: None, gone };
     };
     capacity.take(&part);
     // Without an expected time, the moment does not matter.
     let spare = Moment::alone(at.unwrap_or_default(), capacity);
-    Reservation { at, spare: Some(spare) }
+    Reservation { at, spare: Some(spare), gone }
 }
 
 /// Returns the latest start of a job that does not fit into `now`, or `None` if it is unknown.

@@ -255,6 +255,11 @@ impl Queue {
         next_in(self.shapes.get(shape)?, key)
     }
 
+    /// Returns all records of this shape, in order.
+    pub(crate) fn all_of(&self, shape: &Shape) -> impl Iterator<Item = QueueKey> {
+        self.shapes.get(shape).into_iter().flatten().copied()
+    }
+
     /// Returns the shapes, those that need the fewest CPUs first.
     pub(crate) fn shapes(&self) -> impl Iterator<Item = &Arc<Shape>> {
         self.shapes.keys()

@@ -18,7 +18,7 @@ use crate::resources::limits::LimitSet;
 use crate::types::Config;
 use slotd_model::partition::Host;
 use slotd_model::reservation::{Reservation, Share};
-use slotd_model::{Timestamp, Tres};
+use slotd_model::{JobId, Timestamp, Tres};
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 
@@ -32,6 +32,8 @@ pub(crate) struct Moment {
     passes: BTreeSet<(u32, u32)>,
     /// The resources left beside them.
     spare: Capacity,
+    /// The running jobs that end by then.
+    gone: BTreeSet<JobId>,
 }
 
 /// The resources that a reservation keeps from other jobs.
@@ -76,6 +78,11 @@ impl Moment {
             }
         }
         Some(spare)
+    }
+
+    /// Returns whether a running job has ended by this moment.
+    pub(crate) fn is_gone(&self, job: JobId) -> bool {
+        self.gone.contains(&job)
     }
 
     /// Notes that a job starts which still runs at this moment.
@@ -173,7 +180,8 @@ pub(crate) fn moments(
                 recurrence::from(reservation, at, &config.zone).filter(|there| there.start <= at)
             });
             let (kept, spare) = keep_all(at, there, capacity, &running, config);
-            Moment { at, kept, passes: passes.clone(), spare }
+            let gone = running.iter().filter(|one| ends_by_limit(one, at)).map(|one| one.id);
+            Moment { at, kept, passes: passes.clone(), spare, gone: gone.collect() }
         })
         .collect()
 }
@@ -202,6 +210,11 @@ fn passes(all: &[Reservation]) -> BTreeSet<(u32, u32)> {
     all.iter().flat_map(|one| all.iter().filter_map(move |other| of(one, other))).collect()
 }
 
+/// Returns whether a running job ends by this time, by its own limit.
+fn ends_by_limit(running: &Running, at: Timestamp) -> bool {
+    matches!(running.end, ExpectedEnd::ByLimit(end) if end <= at)
+}
+
 /// Returns what these reservations keep at a moment, and what they leave.
 fn keep_all(
     at: Timestamp,
@@ -211,9 +224,8 @@ fn keep_all(
     config: &Config,
 ) -> (Vec<(u32, Kept)>, Capacity) {
     let mut spare = capacity.clone();
-    let is_gone =
-        |running: &&Running| matches!(running.end, ExpectedEnd::ByLimit(end) if end <= at);
-    let (gone, left): (Vec<&Running>, Vec<&Running>) = running.iter().partition(is_gone);
+    let (gone, left): (Vec<&Running>, Vec<&Running>) =
+        running.iter().partition(|one| ends_by_limit(one, at));
     gone.iter().for_each(|running| spare.give(&running.part));
     let mut kept = Vec::new();
     for reservation in there {

@@ -49,15 +49,17 @@ pub(crate) fn expected_end(job: &Job, usual_secs: Option<u64>, now: Timestamp) -
     };
     match job.run.state {
         JobState::Completing => ExpectedEnd::ByLimit(soon),
-        JobState::Running => match job.request.time_limit_secs {
-            Some(limit) => {
-                after(limit).map_or(ExpectedEnd::Unknown, |end| ExpectedEnd::ByLimit(end.max(soon)))
-            }
-            None => {
-                let end = usual_secs.and_then(after).filter(|end| *end >= soon);
-                end.map_or(ExpectedEnd::Unknown, ExpectedEnd::AsEarlier)
-            }
-        },
+        JobState::Running => {
+            let end = match job.request.time_limit_secs {
+                Some(limit) => after(limit)
+                    .map_or(ExpectedEnd::Unknown, |end| ExpectedEnd::ByLimit(end.max(soon))),
+                None => {
+                    let end = usual_secs.and_then(after).filter(|end| *end >= soon);
+                    end.map_or(ExpectedEnd::Unknown, ExpectedEnd::AsEarlier)
+                }
+            };
+            end.by(job.run.ending_preemption().map(|by| by.until.max(soon)))
+        }
         JobState::Suspended => ExpectedEnd::Unknown,
         JobState::Pending | JobState::Ended(_) => ExpectedEnd::ByLimit(now),
     }

@@ -182,6 +182,7 @@ impl Records {
                 (None, Reason::DeadLine) => StopCause::Deadline,
                 (None, Reason::TimeLimit) => StopCause::TimeLimit,
                 (None, Reason::NodeDown) => StopCause::NodeDown,
+                (None, Reason::Preempted) => StopCause::Preempted,
                 (None, _) => StopCause::Released,
             };
             (job.id, cause)

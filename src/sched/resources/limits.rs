@@ -105,6 +105,11 @@ impl LimitSet {
         self.qos == Some(at)
     }
 
+    /// Returns the index of the QOS, if it affects starts.
+    pub(crate) fn qos(&self) -> Option<usize> {
+        self.qos
+    }
+
     /// Returns how many of the license at this index the job needs.
     pub(crate) fn count_of(&self, at: usize) -> u32 {
         self.needs().iter().find(|need| need.at == at).map_or(0, |need| need.count)

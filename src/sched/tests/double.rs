@@ -104,10 +104,20 @@ impl Double {
     }
 
     /// Applies settings of the owner. Running jobs may then hold more than they allow.
-    fn set_config(&mut self, config: Config) {
+    pub(crate) fn set_config(&mut self, config: Config) {
         self.core.set_config(config, self.now);
         self.exceeded = self.core.exceeded();
         self.act(|_, _| ());
+    }
+
+    /// Returns the double after a restart of the daemon.
+    pub(crate) fn restarted(mut self) -> Self {
+        let jobs = self.store.jobs.values().cloned().collect();
+        let (config, next) = (self.core.config().clone(), self.core.next_id());
+        self.core = Core::recover(config, jobs, self.store.ended(), next, self.now);
+        self.core.recall_memos(self.store.memos.clone().into_iter().collect(), self.now);
+        self.effects.clear();
+        self
     }
 
     /// Submits a job from a process of its own, with the job's ID as its PID.

@@ -1,0 +1,236 @@
+//! Preemption: which running jobs have to make room so that a waiting job can start.
+//!
+//! A job preempts others only if it could start now without them, and if no job ahead of it could
+//! use the room instead. Jobs that are ending anyway count as gone. The room that they leave is
+//! claimed for the job, so that no later one takes it. All this follows from the state of the jobs:
+//! nothing about it is stored.
+
+use super::backfill::{Kept, Reservation, Round, ends_before, ends_by, may_reserve};
+use super::queue::{Place, Queue, QueueKey};
+use crate::resources::capacity::{Capacity, CpuSharing, Part, Want};
+use crate::types::Config;
+use slotd_model::partition::Host;
+use slotd_model::preempt::{Means, PreemptMode};
+use slotd_model::{JobId, Partition};
+use std::borrow::Cow;
+use std::cmp::Reverse;
+
+/// A running job that others may preempt, or that is ending.
+#[derive(Debug, Clone)]
+pub(crate) struct Victim {
+    pub id: JobId,
+    /// What it frees.
+    pub part: Part,
+    /// The tier of its partition, and its QOS.
+    pub tier: u32,
+    pub qos: Option<usize>,
+    /// How it makes room for jobs of a higher tier.
+    pub by_tier: Option<Means>,
+    /// How it makes room for jobs of a QOS that preempts its own.
+    pub by_qos: Option<Means>,
+    /// The least important job has the smallest priority and the latest start.
+    pub priority: i64,
+    pub order: u64,
+    /// It is ending, or its grace time has begun.
+    pub is_going: bool,
+}
+
+/// The running jobs that may have to make room, the least important first.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Victims {
+    all: Vec<Victim>,
+    /// The tier of each partition.
+    tiers: Vec<u32>,
+    /// For each QOS, those that its jobs may preempt.
+    preempts: Vec<Vec<usize>>,
+}
+
+/// The room for a job that cannot start yet.
+#[derive(Debug)]
+pub(crate) struct Room {
+    /// The part of the host that the job gets.
+    part: Part,
+    /// The resources that are free without the jobs that are going.
+    capacity: Capacity,
+    /// The jobs that have to make room, and how.
+    pub victims: Vec<(JobId, Means)>,
+}
+
+impl Victims {
+    pub(crate) fn new(mut all: Vec<Victim>, config: &Config) -> Self {
+        all.sort_by_key(|victim| (victim.tier, victim.priority, Reverse(victim.order)));
+        let at = |name: &String| config.qos.iter().position(|qos| qos.name == *name);
+        let preempts = config.qos.iter().map(|qos| qos.preempt.iter().filter_map(at).collect());
+        Victims {
+            all,
+            tiers: config.partitions.iter().map(Partition::tier).collect(),
+            preempts: preempts.collect(),
+        }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.all.is_empty()
+    }
+
+    fn going(&self) -> impl Iterator<Item = &Victim> {
+        self.all.iter().filter(|victim| victim.is_going)
+    }
+
+    /// Returns how a running job would make room for one in this place; `None` if it need not. A
+    /// job never preempts one of a higher tier, so no two jobs preempt each other.
+    fn means(&self, victim: &Victim, place: &CpuSharing) -> Option<Means> {
+        let tier = self.tiers.get(place.partition?).copied()?;
+        let own = place.limits.reservation();
+        let theirs = victim.part.place.limits.reservation();
+        // What a job in a reservation leaves belongs to the reservation.
+        if tier < victim.tier || theirs.is_some() && theirs != own {
+            return None;
+        }
+        let preempts = place.limits.qos().and_then(|at| self.preempts.get(at));
+        let by_qos = preempts
+            .zip(victim.qos)
+            .and_then(|(preempts, qos)| victim.by_qos.filter(|_| preempts.contains(&qos)));
+        let by_tier = victim.by_tier.filter(|_| tier > victim.tier);
+        by_qos.or(by_tier).filter(|means| means.mode != PreemptMode::Off)
+    }
+
+    /// Notes that these jobs are going.
+    fn note(&mut self, gone: &[(JobId, Means)]) {
+        let is_gone = |victim: &&mut Victim| gone.iter().any(|(id, _)| *id == victim.id);
+        self.all.iter_mut().filter(is_gone).for_each(|victim| victim.is_going = true);
+    }
+}
+
+impl Round {
+    /// Returns the room that a job could start in if other jobs were gone. `None` if it may preempt
+    /// no running job, or if it could not start even then, or only later than a job before it.
+    pub(crate) fn room(
+        &self,
+        job: Option<JobId>,
+        want: &Want,
+        limit_secs: Option<u64>,
+        capacity: &Capacity,
+        host: &Host,
+    ) -> Option<Room> {
+        let means = |victim: &&Victim| self.victims.means(victim, &want.place);
+        let is_open = |victim: &&Victim| !victim.is_going && means(victim).is_some();
+        let mut open: Vec<&Victim> = self.victims.all.iter().filter(is_open).collect();
+        let is_preemptor =
+            !open.is_empty() || self.victims.going().any(|one| means(&one).is_some());
+        if !is_preemptor
+            || self.is_behind(job, want, capacity)
+            || !may_reserve(want, capacity, host)
+        {
+            return None;
+        }
+        let going: Vec<&Victim> = self.victims.going().collect();
+        let fits = |more: &[&Victim]| {
+            let gone = [&going, more].concat();
+            self.part_without(&gone, job, want, limit_secs, capacity, host)
+        };
+        if fits(&[]).is_some() {
+            open.clear();
+        } else {
+            fits(&open)?;
+            let enough = (1..=open.len()).find(|count| fits(&open[..*count]).is_some())?;
+            open.truncate(enough);
+            // The most important ones are spared first.
+            for at in (0..open.len()).rev() {
+                let mut fewer = open.clone();
+                fewer.remove(at);
+                if fits(&fewer).is_some() {
+                    open = fewer;
+                }
+            }
+        }
+        let part = fits(&open)?;
+        let capacity = without(capacity, going.iter().chain(&open).copied());
+        let victims = open.iter().filter_map(|victim| Some((victim.id, means(victim)?))).collect();
+        Some(Room { part, capacity, victims })
+    }
+
+    /// Returns whether another job of the line is blocked, and will not start in a moment.
+    fn is_behind(&self, job: Option<JobId>, want: &Want, capacity: &Capacity) -> bool {
+        let line = capacity.line(want.place.partition);
+        let is_other = |kept: &&Kept| kept.line == line && Some(kept.job) != job;
+        self.reservations.iter().filter(is_other).any(|kept| kept.claim.is_none())
+    }
+
+    /// Returns the part that a job would get without these running jobs.
+    fn part_without(
+        &self,
+        gone: &[&Victim],
+        job: Option<JobId>,
+        want: &Want,
+        limit_secs: Option<u64>,
+        capacity: &Capacity,
+        host: &Host,
+    ) -> Option<Part> {
+        let limit_secs = self.limit(want, limit_secs, capacity);
+        let mut spares = Vec::new();
+        let others = self.reservations.iter().filter(|kept| Some(kept.job) != job);
+        for Kept { reservation, .. } in others {
+            if !ends_before(self.now, reservation, limit_secs) {
+                let still = gone.iter().filter(|one| !reservation.gone.contains(&one.id));
+                spares.push(without(reservation.spare.as_ref()?, still.copied()));
+            }
+        }
+        let moments =
+            self.moments.iter().filter(|moment| !ends_by(self.now, moment.at(), limit_secs));
+        for moment in moments {
+            let spare = moment.spare_for(want.place.limits.reservation()).map(Cow::into_owned)?;
+            let still = gone.iter().filter(|one| !moment.is_gone(one.id));
+            spares.push(without(&spare, still.copied()));
+        }
+        let capacity = without(capacity, gone.iter().copied());
+        capacity.pick_in_all(&spares.iter().collect::<Vec<_>>(), want, host)
+    }
+
+    /// Returns whether a job before this one could start in the room instead.
+    pub(crate) fn is_for_others(
+        &self,
+        room: &Room,
+        key: QueueKey,
+        queue: &Queue,
+        capacity: &Capacity,
+        host: &Host,
+    ) -> bool {
+        let is_gone = |victim: &&Victim| {
+            victim.is_going || room.victims.iter().any(|(id, _)| *id == victim.id)
+        };
+        let gone: Vec<&Victim> = self.victims.all.iter().filter(is_gone).collect();
+        let has_claim = |id: JobId| {
+            let own = self.reservations.iter().find(|kept| kept.job == id);
+            id == key.id || own.is_some_and(|kept| kept.claim.is_some())
+        };
+        queue.shapes().any(|shape| {
+            let first = queue.all_of(shape).find(|other| !has_claim(other.id));
+            first.is_some_and(|first| first < key)
+                && self
+                    .part_without(&gone, Some(key.id), &shape.want(), shape.limit, capacity, host)
+                    .is_some()
+        })
+    }
+
+    /// Claims the room for a job until the jobs that are going have ended.
+    pub(crate) fn claim(&mut self, place: &Place, room: Room, capacity: &Capacity) {
+        let Room { part, capacity: mut spare, victims } = room;
+        self.victims.note(&victims);
+        spare.take(&part);
+        let line = capacity.line(part.place.partition);
+        let gone = self.victims.going().map(|victim| victim.id).collect();
+        let reservation = Reservation { at: Some(self.now), spare: Some(spare), gone };
+        self.reservations.retain(|kept| kept.job != place.key.id);
+        let (job, claim) = (place.key.id, Some(part));
+        self.reservations.push(Kept { line, job, reservation, claim });
+        // The next job of this shape may preempt others.
+        self.shape = Some(std::sync::Arc::clone(&place.shape));
+    }
+}
+
+/// Returns the resources that are free without these jobs.
+fn without<'a>(capacity: &Capacity, gone: impl Iterator<Item = &'a Victim>) -> Capacity {
+    let mut capacity = capacity.clone();
+    gone.for_each(|victim| capacity.give(&victim.part));
+    capacity
+}

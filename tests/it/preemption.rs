@@ -1,0 +1,245 @@
+//! Preemption by partition and by QOS: who makes room, how it ends, and what is shown and recorded.
+
+use slotd_kit::{Slotd, proc};
+use std::fs;
+
+/// Partitions of three tiers. Jobs in the partition `requeue` are queued again, those in `cancel`
+/// end, and those in `slow` have a grace time.
+const TIERS: &str = r#"
+cpus = 2
+
+[[partition]]
+name = "requeue"
+preempt_mode = "requeue"
+default = true
+
+[[partition]]
+name = "cancel"
+preempt_mode = "CANCEL"
+
+[[partition]]
+name = "slow"
+preempt_mode = "cancel"
+grace_time = 600
+
+[[partition]]
+name = "short"
+preempt_mode = "cancel"
+grace_time = 1
+
+[[partition]]
+name = "high"
+priority_tier = 10
+"#;
+
+const QOS: &str = r#"
+cpus = 2
+
+[[qos]]
+name = "low"
+preempt_mode = "cancel"
+grace_time = 4
+
+[[qos]]
+name = "urgent"
+priority = 100
+preempt = ["low", "normal"]
+"#;
+
+/// A script that records the signals it gets and goes on.
+const STUBBORN: &str = "#!/bin/bash\ntrap 'echo TERM' TERM\ntrap 'echo CONT' CONT\necho begun\n\
+                        while :; do sleep 0.1 & wait; done\n";
+
+fn tiers() -> Slotd {
+    Slotd::setup().toml(TIERS).start()
+}
+
+/// Starts a job that has both CPUs and ignores SIGTERM.
+fn stubborn(slotd: &Slotd, options: &[&str]) -> u32 {
+    let id = slotd.script(&[&["-c", "2"], options].concat(), STUBBORN);
+    slotd.wait_text(&format!("slurm-{id}.out"), "begun\n");
+    id
+}
+
+fn high(slotd: &Slotd) -> u32 {
+    slotd.wrap(&["-p", "high", "-c", "2"], "exec sleep 1000")
+}
+
+#[test]
+fn a_cancelled_job_ends_as_preempted() {
+    let slotd = tiers();
+    let victim = stubborn(&slotd, &["-p", "cancel"]);
+    let urgent = high(&slotd);
+    slotd.wait_end(victim);
+    slotd.wait_state(urgent, "RUNNING");
+    assert_eq!(slotd.sacct(victim, "State,ExitCode"), "PREEMPTED|0:0");
+    let batch = slotd.line(&format!("sacct -nP -j {victim}.batch -o State,ExitCode")).ok();
+    assert_eq!(batch.stdout, "CANCELLED|0:9\n");
+    let output = slotd.output(victim);
+    assert!(output.contains(&format!("*** JOB {victim} ON ")), "{output}");
+    assert!(output.contains(" DUE TO PREEMPTION ***\n"), "{output}");
+    assert!(output.contains("TERM\n"), "{output}");
+    slotd.expect(&format!("squeue -h -t PR -j {victim} -o %T"), 0, "PREEMPTED\n", "");
+    let why = slotd.line(&format!("slotd why {victim}")).ok().stdout;
+    assert!(why.contains(&format!("Job {urgent} preempted it.")), "{why}");
+}
+
+#[test]
+fn a_requeued_job_returns_after_two_minutes() {
+    let slotd = tiers();
+    let victim = stubborn(&slotd, &[]);
+    let urgent = high(&slotd);
+    slotd.wait_state(urgent, "RUNNING");
+    slotd.wait_reason(victim, "BeginTime");
+    assert_eq!(slotd.show(victim, "Restarts"), "1");
+    let rows = slotd.line(&format!("sacct -DXnP -j {victim} -o State,ExitCode")).ok();
+    assert_eq!(rows.stdout, "PREEMPTED|0:0\nPENDING|0:0\n");
+    let expected = format!("preempted by job {urgent} (PreemptMode=REQUEUE)");
+    assert_eq!(slotd.system_comment(victim), expected);
+    slotd.cancel(urgent);
+    slotd.wait_end(urgent);
+    assert_eq!(slotd.state(victim), "PENDING");
+    slotd.line(&format!("scontrol update JobId={victim} StartTime=now")).ok();
+    slotd.wait_state(victim, "RUNNING");
+}
+
+#[test]
+fn jobs_without_requeue_and_allocations_are_cancelled() {
+    let slotd = tiers();
+    let fixed = slotd.endless(&["--no-requeue"]);
+    let mut command = slotd.command("salloc");
+    command.args(["sleep", "1000"]);
+    let mut held = slotd.spawn(command);
+    held.wait_stderr("Granted job allocation");
+    let urgent = high(&slotd);
+    slotd.wait_state(urgent, "RUNNING");
+    assert_eq!(slotd.wait_end(fixed).state(), "PREEMPTED");
+    let out = held.end();
+    assert!(out.stderr.contains("has been revoked"), "{}", out.stderr);
+}
+
+#[test]
+fn steps_end_with_their_job() {
+    let slotd = tiers();
+    let mut command = slotd.command("srun");
+    command.args(["-p", "cancel", "-c", "2", "sleep", "1000"]);
+    let mut step = slotd.spawn(command);
+    let running = || slotd.line("squeue -h -t R -o %i").ok().stdout.trim().parse().ok();
+    let victim: u32 = slotd.wait("srun runs", running);
+    let urgent = high(&slotd);
+    slotd.wait_state(urgent, "RUNNING");
+    assert_eq!(slotd.wait_end(victim).state(), "PREEMPTED");
+    step.wait_stderr(" DUE TO PREEMPTION ***");
+    assert_ne!(step.end().code, 0);
+}
+
+#[test]
+fn a_grace_time_passes_before_the_end() {
+    let slotd = Slotd::setup().toml(QOS).start();
+    let victim = stubborn(&slotd, &["-q", "low"]);
+    let before = slotd.line(&format!("scontrol show job {victim}")).ok().stdout;
+    assert!(before.contains("PreemptTime=None"), "{before}");
+    let urgent = slotd.wrap(&["-q", "urgent", "-c", "2"], "exec sleep 1000");
+    slotd.wait_reason(urgent, "Resources");
+    let warned = format!("slurm-{victim}.out");
+    slotd.wait_text(&warned, "TERM\n");
+    assert_eq!(slotd.state(victim), "RUNNING");
+    let shown = slotd.show(victim, "PreemptTime");
+    assert!(shown.starts_with("20"), "{shown}");
+    assert_ne!(slotd.show(victim, "EndTime"), "Unknown");
+    slotd.expect(
+        &format!("squeue -h -j {victim} -O PreemptTime:30"),
+        0,
+        &format!("{shown:<30}\n"),
+        "",
+    );
+    let why = slotd.line(&format!("slotd why {urgent}")).ok().stdout;
+    assert!(why.contains(&format!("job {victim} holds 2 CPUs until it makes room at ")), "{why}");
+    let why = slotd.line(&format!("slotd why {victim}")).ok().stdout;
+    assert!(why.contains(&format!("It makes room for job {urgent}: its grace time")), "{why}");
+    assert_eq!(slotd.wait_end(victim).state(), "PREEMPTED");
+    slotd.wait_state(urgent, "RUNNING");
+}
+
+#[test]
+fn a_killed_daemon_forgets_no_preemption() {
+    let mut slotd = tiers();
+    // In the grace time.
+    let victim = stubborn(&slotd, &["-p", "short"]);
+    let urgent = high(&slotd);
+    slotd.wait_text(&format!("slurm-{victim}.out"), "TERM\n");
+    slotd.kill9();
+    slotd.start_daemon();
+    assert_eq!(slotd.wait_end(victim).state(), "PREEMPTED");
+    slotd.wait_state(urgent, "RUNNING");
+    slotd.cancel(urgent);
+    slotd.wait_end(urgent);
+    // While the processes are ending.
+    let victim = stubborn(&slotd, &[]);
+    let urgent = high(&slotd);
+    slotd.wait_state(victim, "COMPLETING");
+    slotd.kill9();
+    slotd.start_daemon();
+    slotd.wait_state(urgent, "RUNNING");
+    slotd.wait_reason(victim, "BeginTime");
+    assert_eq!(slotd.show(victim, "Restarts"), "1");
+    assert_eq!(slotd.job(urgent).restarts(), 0);
+}
+
+#[test]
+fn a_job_goes_on_if_nobody_needs_its_room() {
+    let slotd = tiers();
+    let victim = stubborn(&slotd, &["-p", "slow"]);
+    let urgent = high(&slotd);
+    slotd.wait_text(&format!("slurm-{victim}.out"), "TERM\n");
+    slotd.cancel(urgent);
+    slotd.wait_end(urgent);
+    assert_eq!(slotd.state(victim), "RUNNING");
+    slotd.cancel(victim);
+    assert_eq!(slotd.wait_end(victim).state(), "CANCELLED");
+}
+
+#[test]
+fn the_settings_are_shown_as_in_slurm() {
+    let slotd = Slotd::setup().toml(&format!("{TIERS}{}", QOS.replace("cpus = 2\n", ""))).start();
+    let config = slotd.line("scontrol show config").ok().stdout;
+    let value = |key: &str| {
+        let line = config.lines().find(|line| line.split(' ').next() == Some(key));
+        line.and_then(|line| line.split(" = ").nth(1)).map(str::to_owned)
+    };
+    assert_eq!(value("PreemptMode").as_deref(), Some("REQUEUE"));
+    assert_eq!(value("PreemptType").as_deref(), Some("preempt/qos,preempt/partition_prio"));
+    let partition = slotd.line("scontrol show partition slow").ok().stdout;
+    assert!(partition.contains("PreemptMode=CANCEL"), "{partition}");
+    assert!(partition.contains("GraceTime=600"), "{partition}");
+    slotd.expect("sinfo -h -p slow,high -o %P|%M|%p", 0, "slow|CANCEL|1\nhigh|OFF|10\n", "");
+    slotd.expect(
+        "sacctmgr show qos -nP format=name,gracetime,preempt,preemptmode",
+        0,
+        "low|00:00:04||cancel\nnormal|00:00:00||cluster\nurgent|00:00:00|low,normal|cluster\n",
+        "",
+    );
+    slotd.line("scontrol update PartitionName=slow PreemptMode=OFF GraceTime=3").ok();
+    slotd.expect("sinfo -h -p slow -o %M", 0, "OFF\n", "");
+    let wrong = slotd.line("scontrol update PartitionName=slow PreemptMode=suspend").fails(1);
+    assert!(wrong.stderr.contains("SUSPEND is not supported"), "{}", wrong.stderr);
+}
+
+#[test]
+fn contradictory_settings_are_refused() {
+    let slotd = tiers();
+    for (text, what) in [
+        ("[[qos]]\nname = \"a\"\npreempt = [\"nosuch\"]\n", "which does not exist"),
+        (
+            "[[qos]]\nname = \"a\"\npreempt = [\"b\"]\n[[qos]]\nname = \"b\"\npreempt = [\"a\"]\n",
+            "preempt each other",
+        ),
+        ("[[partition]]\nname = \"a\"\npreempt_mode = \"gang\"\n", "expected OFF, REQUEUE"),
+        ("[[partition]]\nname = \"a\"\ngrace_time = \"soon\"\n", "expected a whole number"),
+    ] {
+        fs::write(slotd.base.join("slotd.toml"), text).unwrap();
+        let refused = slotd.line("scontrol reconfigure").fails(1);
+        assert!(refused.stderr.contains(what), "{text}: {}", refused.stderr);
+    }
+    assert!(proc::is_alive(slotd.daemon_pid()));
+}
