@@ -27,6 +27,7 @@ use slotd_model::dependency::DependencyKind;
 use slotd_model::job::{Client, ClientProcess};
 use slotd_model::license::{self, License};
 use slotd_model::memo::MemoBody;
+use slotd_model::preempt::PreemptMode;
 use slotd_model::qos::{self, Qos, TresLimit};
 use slotd_model::query::JobQuery;
 use slotd_model::request::{JobKind, KeptText, Sharing};
@@ -68,8 +69,9 @@ const RESERVED: [&str; 2] = ["r0", "r1"];
 
 const LICENSES: [(&str, u32); 2] = [("disk", 1), ("seat", 2)];
 
-/// Names of QOS: with a limit of one running job, of CPUs and submissions, and the default one.
-const QOS: [&str; 3] = ["one", "few", "normal"];
+/// Names of QOS: with a limit of one running job, of CPUs and submissions, the default one, and one
+/// that preempts the others.
+const QOS: [&str; 4] = ["one", "few", "normal", "urgent"];
 const FEW_CPUS: u32 = 3;
 
 /// Returns the QOS. A job that could never start is refused, so that the queue drains.
@@ -78,7 +80,12 @@ fn all_qos() -> Vec<Qos> {
     let max_tres = TresLimit { cpus: Some(FEW_CPUS), ..TresLimit::default() };
     let few = Qos { max_submit: Some(6), max_tres, denies_on_limit: true, ..named("few") };
     let one = Qos { max_jobs: Some(1), priority: 2, reserves_nothing: true, ..named("one") };
-    qos::with_default(vec![one, few])
+    // One job is preempted at once and cancelled, the others are requeued, after a grace time.
+    let one = Qos { preempt_mode: Some(PreemptMode::Cancel), ..one };
+    let normal = Qos { grace_secs: 2, ..named(qos::DEFAULT) };
+    let preempt = ["one", "few", "normal"].map(str::to_owned).to_vec();
+    let urgent = Qos { priority: 3, preempt, ..named("urgent") };
+    vec![normal, one, few, urgent]
 }
 
 /// The maximum number of unfinished jobs, kept small so that much happens to each job.
@@ -494,7 +501,7 @@ impl World {
             job.request.comment.as_ref().is_some_and(|comment| self.refused.contains(comment));
         assert!(!was_refused, "job {id} starts although its submission was refused");
         assert!(
-            job.request.begin.is_none_or(|begin| begin <= clock()),
+            job.begin().is_none_or(|begin| begin <= clock()),
             "job {id} starts before its time"
         );
         let named = job.array_job_id().unwrap_or(id);
@@ -1171,7 +1178,8 @@ impl Play {
             return;
         };
         let Some((record, EndCause::Exited)) = &process.record else { return };
-        if job.run.state != JobState::Ended(End::Cancelled) {
+        let was_stopped = [End::Cancelled, End::Preempted].map(JobState::Ended);
+        if !was_stopped.contains(&job.run.state) {
             let expected = if record.exit.is_success() {
                 JobState::Ended(End::Completed)
             } else {

@@ -10,8 +10,6 @@ use std::fmt;
 pub enum PreemptMode {
     /// It is not preempted.
     Off,
-    /// Its processes are stopped, and others get its CPUs until they are free again.
-    Suspend,
     /// It ends and is queued again.
     Requeue,
     /// It ends.
@@ -19,14 +17,12 @@ pub enum PreemptMode {
 }
 
 impl PreemptMode {
-    pub const ALL: [PreemptMode; 4] =
-        [PreemptMode::Off, PreemptMode::Suspend, PreemptMode::Requeue, PreemptMode::Cancel];
+    pub const ALL: [PreemptMode; 3] = [PreemptMode::Off, PreemptMode::Requeue, PreemptMode::Cancel];
 
     /// Returns the name that scontrol shows.
     pub const fn name(self) -> &'static str {
         match self {
             PreemptMode::Off => "OFF",
-            PreemptMode::Suspend => "SUSPEND",
             PreemptMode::Requeue => "REQUEUE",
             PreemptMode::Cancel => "CANCEL",
         }

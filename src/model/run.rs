@@ -1,7 +1,7 @@
 //! The runs of a job. A run lasts from when the job becomes eligible until it ends. A requeued job
 //! has several.
 
-use crate::preempt::{PreemptMode, Preempted};
+use crate::preempt::Preempted;
 use crate::tres::{Allocation, Usage};
 use crate::{ClockBase, End, ExitCode, Job, JobState, Reason, Step, Timestamp, is_default};
 use serde::{Deserialize, Serialize};
@@ -40,7 +40,7 @@ pub struct RunState {
     /// When its processes were first asked to end. Their grace period starts then.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stopped_at: Option<Timestamp>,
-    /// Its preemption. A suspended job with it lends its CPUs to others.
+    /// Its preemption, while its grace time passes and afterwards.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub preempted: Option<Box<Preempted>>,
     pub exit: ExitCode,
@@ -116,16 +116,6 @@ impl RunState {
                 *at = at.plus_us(jump);
             }
         }
-    }
-
-    /// Returns whether its CPUs are free for others, because it was suspended to make room.
-    pub fn lends_cpus(&self) -> bool {
-        self.preempted.as_ref().is_some_and(|by| by.mode == PreemptMode::Suspend)
-    }
-
-    /// Returns the preemption whose grace time has begun, or is over.
-    pub fn ending_preemption(&self) -> Option<&Preempted> {
-        self.preempted.as_deref().filter(|by| by.mode != PreemptMode::Suspend)
     }
 
     /// Explains why `--requeue` runs the job once more, without the subject: `run was FAILED; …`.

@@ -13,9 +13,7 @@ const MOST_SECS: u64 = 31_536_000;
 
 /// Parses a mode.
 pub(crate) fn mode(text: &str) -> Option<PreemptMode> {
-    let is_supported = |mode: &PreemptMode| *mode != PreemptMode::Suspend;
-    let is_meant = |mode: &PreemptMode| mode.name().eq_ignore_ascii_case(text);
-    PreemptMode::ALL.into_iter().filter(is_supported).find(is_meant)
+    PreemptMode::ALL.into_iter().find(|mode| mode.name().eq_ignore_ascii_case(text))
 }
 
 /// Parses a grace time in seconds.

@@ -4,7 +4,7 @@ use crate::size::{Units, kib};
 use crate::text::printable;
 use crate::{Ctx, job, seff, time};
 use serde_json::{Value, json};
-use slotd_model::preempt::{PreemptMode, Preempted};
+use slotd_model::preempt::Preempted;
 use slotd_model::request::JobKind;
 use slotd_model::tres::Usage;
 use slotd_model::view::JobView;
@@ -162,13 +162,15 @@ fn running(view: &JobView, ctx: &Ctx) -> Vec<String> {
 
 /// Explains why a job has to make room for another.
 fn run_preemption(view: &JobView, ctx: &Ctx) -> Option<String> {
-    let Preempted { until, by, mode, .. } = view.run.preempted.as_deref()?;
+    let Preempted { until, by, .. } = view.run.preempted.as_deref()?;
     let until = time::instant(*until, ctx);
-    Some(match (view.run.state, mode) {
-        (JobState::Running, PreemptMode::Requeue | PreemptMode::Cancel) => {
+    Some(match view.run.state {
+        JobState::Running | JobState::Suspended => {
             format!("It makes room for job {by}: its grace time ends at {until}.")
         }
-        _ => format!("It makes room for job {by}."),
+        JobState::Pending | JobState::Completing | JobState::Ended(_) => {
+            format!("It makes room for job {by}.")
+        }
     })
 }
 

@@ -176,7 +176,7 @@ impl Round {
                 !self.has_reservation(&want, capacity) && may_reserve(&want, capacity, host);
             is_first
                 || self.passing(None, &want, shape.limit, capacity, host).is_some()
-                || self.room(None, &want, shape.limit, capacity, host).is_some()
+                || self.enough(None, &want, shape.limit, capacity, host).is_some()
         };
         let next_of = |shape: Arc<Shape>, at| {
             queue.after_of(&shape, at).map(|key| Reverse((key, shape, false)))
@@ -404,7 +404,7 @@ impl Round {
 
 /// Returns whether the job may hold a reservation. A job at a limit may not, and neither may one
 /// whose QOS reserves nothing.
-pub(super) fn may_reserve(want: &Want, capacity: &Capacity, host: &Host) -> bool {
+fn may_reserve(want: &Want, capacity: &Capacity, host: &Host) -> bool {
     capacity.reserves(&want.place)
         && capacity.limit_reached(&want.place, &want.tres, host).is_none()
 }

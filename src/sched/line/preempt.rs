@@ -5,7 +5,7 @@
 //! claimed for the job, so that no later one takes it. All this follows from the state of the jobs:
 //! nothing about it is stored.
 
-use super::backfill::{Kept, Reservation, Round, ends_before, ends_by, may_reserve};
+use super::backfill::{Kept, Reservation, Round, ends_before, ends_by};
 use super::queue::{Place, Queue, QueueKey};
 use crate::resources::capacity::{Capacity, CpuSharing, Part, Want};
 use crate::types::Config;
@@ -112,41 +112,52 @@ impl Round {
         capacity: &Capacity,
         host: &Host,
     ) -> Option<Room> {
-        let means = |victim: &&Victim| self.victims.means(victim, &want.place);
-        let is_open = |victim: &&Victim| !victim.is_going && means(victim).is_some();
-        let mut open: Vec<&Victim> = self.victims.all.iter().filter(is_open).collect();
-        let is_preemptor =
-            !open.is_empty() || self.victims.going().any(|one| means(&one).is_some());
-        if !is_preemptor
-            || self.is_behind(job, want, capacity)
-            || !may_reserve(want, capacity, host)
-        {
-            return None;
-        }
         let going: Vec<&Victim> = self.victims.going().collect();
-        let fits = |more: &[&Victim]| {
-            let gone = [&going, more].concat();
-            self.part_without(&gone, job, want, limit_secs, capacity, host)
+        let mut gone = self.enough(job, want, limit_secs, capacity, host)?;
+        let fits = |gone: &[&Victim]| {
+            let all = [&going, gone].concat();
+            self.part_without(&all, job, want, limit_secs, capacity, host)
         };
-        if fits(&[]).is_some() {
-            open.clear();
-        } else {
-            fits(&open)?;
-            let enough = (1..=open.len()).find(|count| fits(&open[..*count]).is_some())?;
-            open.truncate(enough);
-            // The most important ones are spared first.
-            for at in (0..open.len()).rev() {
-                let mut fewer = open.clone();
-                fewer.remove(at);
-                if fits(&fewer).is_some() {
-                    open = fewer;
-                }
+        let count = (0..=gone.len()).find(|count| fits(&gone[..*count]).is_some())?;
+        gone.truncate(count);
+        // The most important ones are spared first.
+        for at in (0..gone.len()).rev() {
+            let mut fewer = gone.clone();
+            fewer.remove(at);
+            if fits(&fewer).is_some() {
+                gone = fewer;
             }
         }
-        let part = fits(&open)?;
-        let capacity = without(capacity, going.iter().chain(&open).copied());
-        let victims = open.iter().filter_map(|victim| Some((victim.id, means(victim)?))).collect();
+        let part = fits(&gone)?;
+        let capacity = without(capacity, going.iter().chain(&gone).copied());
+        let means = |victim: &Victim| self.victims.means(victim, &want.place);
+        let victims = gone.iter().filter_map(|victim| Some((victim.id, means(victim)?))).collect();
         Some(Room { part, capacity, victims })
+    }
+
+    /// Returns all jobs that a job may preempt if it could start without them; none if those that
+    /// are going leave enough.
+    pub(crate) fn enough(
+        &self,
+        job: Option<JobId>,
+        want: &Want,
+        limit_secs: Option<u64>,
+        capacity: &Capacity,
+        host: &Host,
+    ) -> Option<Vec<&Victim>> {
+        let may_preempt = |one: &&Victim| self.victims.means(one, &want.place).is_some();
+        let own: Vec<&Victim> = self.victims.all.iter().filter(may_preempt).collect();
+        if own.is_empty() || self.is_behind(job, want, capacity) {
+            return None;
+        }
+        let fits =
+            |gone: &[&Victim]| self.part_without(gone, job, want, limit_secs, capacity, host);
+        let going: Vec<&Victim> = self.victims.going().collect();
+        if fits(&going).is_some() {
+            return Some(Vec::new());
+        }
+        let open: Vec<&Victim> = own.into_iter().filter(|victim| !victim.is_going).collect();
+        fits(&[&going[..], &open[..]].concat()).map(|_| open)
     }
 
     /// Returns whether another job of the line is blocked, and will not start in a moment.

@@ -3,7 +3,8 @@
 use super::*;
 use crate::types::Config;
 use slotd_model::preempt::PreemptMode;
-use slotd_model::qos::Qos;
+use slotd_model::qos::{Qos, TresLimit};
+use slotd_model::reservation::{Flag, How, Length, ReservationAsk, ReservationOrder, Share};
 
 fn partition(name: &str, tier: u32, mode: Option<PreemptMode>) -> Partition {
     let (priority_tier, preempt_mode) = (Some(tier), mode);
@@ -382,6 +383,101 @@ fn the_tasks_of_an_array_preempt_one_after_the_other() {
     assert_eq!((d.started().len(), d.stops()), (1, vec![(ids[0], CANCEL)]));
     die(&mut d, ids[0]);
     assert_eq!((d.started().len(), d.stops()), (1, vec![]));
+}
+
+/// Reserves these CPUs, or the node, for the user lab.
+fn reserve(d: &mut Double, cpus: Option<u32>, begins: u64) {
+    let share = cpus.map_or(Share::Node, |cpus| {
+        Share::Parts(TresLimit { cpus: Some(cpus), ..TresLimit::default() })
+    });
+    let ask = ReservationAsk {
+        name: Some("course".to_owned()),
+        start: Some(d.now.plus_secs(begins)),
+        length: Some(Length::Secs(1000)),
+        users: Some((How::Set, vec!["lab".to_owned()])),
+        share: Some(share),
+        flags: Some((How::Set, vec![Flag::IgnoreJobs])),
+        ..ReservationAsk::default()
+    };
+    let order = ReservationOrder::Create(Box::new(ask));
+    d.act(|core, cx| core.order_reservation(&order, cx)).expect("it fits");
+}
+
+#[test]
+fn jobs_in_a_reservation_make_room_only_for_its_own_jobs() {
+    let inside = |ask: Ask| ask.with(|request| request.reservation = Some("course".to_owned()));
+    let mut d = tiers(PreemptMode::Cancel, 0);
+    reserve(&mut d, Some(2), 0);
+    let victim = started(&mut d, &[inside(to("low").cpus(2)), to("high").cpus(2)])[0];
+    let outside = d.submit(to("high").cpus(2));
+    d.plan();
+    assert_eq!(d.stops(), []);
+    d.submit(inside(to("high").cpus(2)));
+    d.cancel(&JobRef::job(outside)).unwrap();
+    d.plan();
+    assert_eq!(d.stops(), [(victim, CANCEL)]);
+}
+
+#[test]
+fn a_job_that_would_run_into_a_reservation_preempts_nobody() {
+    let mut d = tiers(PreemptMode::Cancel, 0);
+    started(&mut d, &[to("low").cpus(4)]);
+    reserve(&mut d, None, 100);
+    d.submit(to("high").cpus(4).limit(101));
+    d.plan();
+    assert_eq!(d.stops(), []);
+    d.submit(to("high").cpus(4).limit(99));
+    d.plan();
+    assert_eq!(d.stops().len(), 1);
+}
+
+#[test]
+fn a_job_that_was_launched_this_moment_is_preempted_a_moment_later() {
+    let mut d = with_urgent(&[qos("low")]);
+    let low = d.submit(ask().qos("low").priority(50).cpus(4));
+    let urgent = d.submit(ask().qos("urgent").cpus(4));
+    d.plan();
+    assert_eq!((d.started(), d.stops()), (vec![low], vec![]));
+    assert_eq!(d.core.next_due(), Some(d.now.plus_secs(1)));
+    d.wait(1);
+    assert_eq!(d.stops(), [(low, CANCEL)]);
+    die(&mut d, low);
+    assert_eq!(d.started(), [urgent]);
+}
+
+#[test]
+fn licenses_and_gpus_are_freed_by_preemption() {
+    let mut d = tiers(PreemptMode::Cancel, 0);
+    d.set_licenses(&[("disk", 1)]);
+    let ids = started(&mut d, &[to("low"), to("low").gpus(2), to("low").licenses("disk")]);
+    d.submit(to("high").gpus(1));
+    d.plan();
+    assert_eq!(d.stops(), [(ids[1], CANCEL)]);
+    d.submit(to("high").licenses("disk"));
+    d.plan();
+    assert_eq!(d.stops(), [(ids[2], CANCEL)]);
+    assert_eq!(d.state(ids[0]), JobState::Running);
+}
+
+#[test]
+fn a_suspended_job_makes_room_too() {
+    let mut d = tiers(PreemptMode::Requeue, 0);
+    let victim = started(&mut d, &[to("low").cpus(4)])[0];
+    d.act(|core, cx| core.suspend(&JobRef::job(victim), cx)).unwrap();
+    d.submit(to("high"));
+    d.plan();
+    assert_eq!(d.stops(), [(victim, CANCEL)]);
+}
+
+#[test]
+fn a_job_behind_another_one_of_its_line_preempts_nobody() {
+    let mut d = tiers(PreemptMode::Cancel, 0);
+    started(&mut d, &[to("low").cpus(2), to("high").cpus(2)]);
+    let wide = d.submit(to("high").cpus(4));
+    let small = d.submit(to("high").cpus(2));
+    d.plan();
+    assert_eq!(d.stops(), []);
+    assert_eq!((d.reason(wide), d.reason(small)), (Reason::Resources, Reason::Priority));
 }
 
 #[test]

@@ -1,0 +1,118 @@
+//! Properties of preemption.
+
+use super::*;
+use slotd_model::preempt::PreemptMode;
+use std::collections::BTreeSet;
+
+/// Returns a host whose partitions have tiers, and whose jobs make room.
+fn tiered(modes: [PreemptMode; 2], grace_secs: u64) -> Double {
+    let mut d = host_of(false);
+    let mut config = d.core.config().clone();
+    let named = |name: &str, tier| {
+        let (name, priority_tier) = (name.to_owned(), Some(tier));
+        Partition { name, priority_tier, grace_secs, ..Partition::default() }
+    };
+    let low = Partition { preempt_mode: Some(modes[0]), ..named("low", 1) };
+    let mid = Partition { preempt_mode: Some(modes[1]), ..named("mid", 2) };
+    let more = Partition { cpus: Some([0, 1].into()), ..low.clone() };
+    let more = Partition { name: "more".to_owned(), ..more };
+    config.set_partitions(vec![low, mid, named("high", 3), more]);
+    d.set_config(config);
+    d
+}
+
+fn mode() -> impl Strategy<Value = PreemptMode> {
+    prop::sample::select(PreemptMode::ALL.to_vec())
+}
+
+/// Returns an event without jobs that the end of another one releases: these may take any room.
+fn without_followers(event: Event) -> Event {
+    match event {
+        Event::Submit(shape) => {
+            let array = shape.array.map(|(last, _)| (last, None));
+            Event::Submit(Shape { depends: None, singleton: false, array, ..shape })
+        }
+        Event::Throttle { .. } => Event::Plan,
+        event => event,
+    }
+}
+
+/// Returns the jobs that make room now, and those that they make room for.
+fn victims(d: &Double) -> Vec<(Job, JobId)> {
+    let is_going = |job: &&Job| match job.run.state {
+        JobState::Completing => job.run.reason == Reason::Preempted,
+        JobState::Running | JobState::Suspended => true,
+        JobState::Pending | JobState::Ended(_) => false,
+    };
+    let all = d.core.jobs().filter(is_going);
+    all.filter_map(|job| Some((job.clone(), job.run.preempted.as_deref()?.by))).collect()
+}
+
+/// Checks that a job had the right to preempt another.
+fn check_right(d: &Double, victim: &Job, by: JobId) {
+    let config = d.core.config();
+    let of = |job: &Job| {
+        let tier = job.partitions().filter_map(|name| {
+            config.partitions.iter().find(|known| known.name == name).map(Partition::tier)
+        });
+        (tier.max(), config.qos_of(&job.request).cloned().unwrap_or_default())
+    };
+    let ((tier, qos), (own_tier, own_qos)) = (of(victim), of(d.core.job(by).expect("it waits")));
+    assert!(own_tier >= tier, "{victim:?} makes room for job {by} of a lower tier");
+    assert!(own_tier > tier || own_qos.preempt.contains(&qos.name), "{victim:?} by {by}");
+}
+
+/// Checks that a job starts when all jobs that are going have gone.
+fn check_room(d: &Double, by: JobId) {
+    let mut d = d.clone();
+    let going: Vec<JobId> = victims(&d).into_iter().map(|(job, _)| job.id).collect();
+    let ending = d.core.jobs().filter(|job| job.run.state == JobState::Completing);
+    let all: BTreeSet<JobId> = ending.map(|job| job.id).chain(going).collect();
+    for id in all {
+        d.end(id, EndCause::Exited, ExitCode::status(1));
+    }
+    d.started();
+    d.plan();
+    let started = d.started();
+    let job = d.core.job(by).expect("it is in memory");
+    let is_own = |id: &JobId| {
+        let own = d.core.job(*id).and_then(Job::array_job_id);
+        *id == by || own.is_some() && own == job.array_job_id()
+    };
+    assert!(started.iter().any(is_own), "{job:?} did not start, but {started:?}");
+}
+
+proptest! {
+    #![proptest_config(settings())]
+
+    /// Only jobs that may be preempted are, each for a job that starts as soon as they are gone.
+    #[test]
+    fn jobs_make_room_only_for_jobs_that_then_start(
+        modes in (mode(), mode()).prop_map(|(low, mid)| [low, mid]),
+        grace_secs in prop_oneof![Just(0u64), 1u64..100],
+        events in prop::collection::vec(event().prop_map(without_followers), 1..50),
+    ) {
+        let mut d = tiered(modes, grace_secs);
+        let mut known: Vec<JobId> = Vec::new();
+        for event in events {
+            happen(&mut d, event);
+            // The plan is compared before it is carried out.
+            let (mut core, mut slow, mut fast) = (d.core.clone(), Cx::at(d.now), Cx::at(d.now));
+            core.plan_by(one_by_one, &mut slow);
+            d.core.plan(&mut fast);
+            prop_assert_eq!(&fast.out.effects, &slow.out.effects);
+            d.act(|_, cx| cx.out = fast.out);
+            let all = victims(&d);
+            for (victim, by) in all.iter().filter(|(victim, _)| !known.contains(&victim.id)) {
+                check_right(&d, victim, *by);
+                check_room(&d, *by);
+            }
+            known = all.into_iter().map(|(victim, _)| victim.id).collect();
+            d.effects.clear();
+            d.plan();
+            prop_assert!(d.effects.is_empty(), "a second round found {:?}", d.effects);
+            let core = recovered(&d);
+            prop_assert_eq!(core.resources.ledger(), d.core.resources.ledger());
+        }
+    }
+}
