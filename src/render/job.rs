@@ -29,7 +29,7 @@ pub(crate) fn end_or_expected(job: &JobView, ctx: &Ctx) -> Option<Timestamp> {
     if job.run.state.is_terminal() {
         return job.run.end;
     }
-    let grace = job.run.preempted.as_deref().map(|by| by.until);
+    let grace = job.run.preempted.as_ref().map(|by| by.until);
     limit_end(job, ctx).into_iter().chain(grace).min()
 }
 

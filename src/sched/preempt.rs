@@ -59,8 +59,7 @@ impl Core {
             by_qos: by_qos.filter(is_open),
             priority: rank(&job.request, choice.qos),
             order: record.start_order,
-            is_going: job.run.state == JobState::Completing
-                || job.run.preempted.as_deref().is_some(),
+            is_going: job.run.state == JobState::Completing || job.run.preempted.is_some(),
         })
     }
 
@@ -87,7 +86,9 @@ impl Core {
         };
         let (want, limit) = (place.shape.want(), place.shape.limit);
         let Some(room) = round.room(Some(key.id), &want, limit, capacity, host) else { return };
-        let is_in_vain = self.records.expanded_by(key.id).is_some()
+        // A job with `--immediate` would not wait until the others have ended.
+        let is_in_vain = record.job.request.immediate_secs.is_some()
+            || self.records.expanded_by(key.id).is_some()
             || starts_elsewhere()
             || round.is_for_others(&room, key, self.line.queue(), capacity, host);
         if is_in_vain {
@@ -132,12 +133,12 @@ impl Core {
     /// Returns whether the grace time of a preempted job is over.
     pub(super) fn is_grace_over(&self, id: JobId, now: Timestamp) -> bool {
         let job = self.job(id);
-        job.and_then(|job| job.run.preempted.as_deref()).is_some_and(|by| by.until <= now)
+        job.and_then(|job| job.run.preempted.as_ref()).is_some_and(|by| by.until <= now)
     }
 
     /// Ends a job whose grace time is over, unless the job that it makes room for no longer waits.
     pub(super) fn end_grace(&mut self, id: JobId, cx: &mut Cx) {
-        let by = self.job(id).and_then(|job| job.run.preempted.as_deref()).map(|by| by.by);
+        let by = self.job(id).and_then(|job| job.run.preempted.as_ref()).map(|by| by.by);
         let is_waiting = |job: &Job| job.run.state == JobState::Pending;
         if by.and_then(|by| self.job(by)).is_some_and(is_waiting) {
             return self.stop(id, Reason::Preempted, StopCause::Preempted, cx);
@@ -156,7 +157,7 @@ impl Core {
             JobState::Completing => job.run.reason == Reason::Preempted,
             JobState::Running | JobState::Suspended => {
                 let has_failed = cause == EndCause::Exited && record.exit != ExitCode::OK;
-                has_failed && job.run.preempted.as_deref().is_some()
+                has_failed && job.run.preempted.is_some()
             }
             JobState::Pending | JobState::Ended(_) => false,
         }
@@ -176,7 +177,7 @@ impl Core {
 }
 
 fn mode_of(job: &Job) -> Option<PreemptMode> {
-    job.run.preempted.as_deref().map(|by| by.mode)
+    job.run.preempted.as_ref().map(|by| by.mode)
 }
 
 /// Returns whether a job that is being stopped makes room and returns to the queue.

@@ -476,7 +476,7 @@ fn block(reservation: &Reservation, how: ReservationBlocks) -> ReservationBlock 
 
 fn until(job: Option<&Job>, end: ExpectedEnd) -> Until {
     let state = job.map_or(JobState::Running, |job| job.run.state);
-    let preempted = job.and_then(|job| job.run.preempted.as_deref()).map(|by| by.until);
+    let preempted = job.and_then(|job| job.run.preempted.as_ref()).map(|by| by.until);
     match (state, end) {
         (JobState::Completing, _) => Until::Ending,
         (JobState::Suspended, _) => Until::Suspended,

@@ -6,8 +6,6 @@ use std::fs;
 /// Partitions of three tiers. Jobs in the partition `requeue` are queued again, those in `cancel`
 /// end, and those in `slow` have a grace time.
 const TIERS: &str = r#"
-cpus = 2
-
 [[partition]]
 name = "requeue"
 preempt_mode = "requeue"
@@ -33,8 +31,6 @@ priority_tier = 10
 "#;
 
 const QOS: &str = r#"
-cpus = 2
-
 [[qos]]
 name = "low"
 preempt_mode = "cancel"
@@ -50,8 +46,13 @@ preempt = ["low", "normal"]
 const STUBBORN: &str = "#!/bin/bash\ntrap 'echo TERM' TERM\ntrap 'echo CONT' CONT\necho begun\n\
                         while :; do sleep 0.1 & wait; done\n";
 
+/// Starts a daemon with 2 CPUs.
+fn with(text: &str) -> Slotd {
+    Slotd::setup().set("SLOTD_CPUS", 2).toml(text).start()
+}
+
 fn tiers() -> Slotd {
-    Slotd::setup().toml(TIERS).start()
+    with(TIERS)
 }
 
 /// Starts a job that has both CPUs and ignores SIGTERM.
@@ -109,8 +110,9 @@ fn jobs_without_requeue_and_allocations_are_cancelled() {
     let fixed = slotd.endless(&["--no-requeue"]);
     let mut command = slotd.command("salloc");
     command.args(["sleep", "1000"]);
-    let mut held = slotd.spawn(command);
-    held.wait_stderr("Granted job allocation");
+    let held = slotd.spawn(command);
+    let is_granted = || Some(slotd.line("squeue -h -t R -o %i").ok().lines().len() == 2);
+    slotd.wait("the allocation", || is_granted().filter(|both| *both));
     let urgent = high(&slotd);
     slotd.wait_state(urgent, "RUNNING");
     assert_eq!(slotd.wait_end(fixed).state(), "PREEMPTED");
@@ -135,7 +137,7 @@ fn steps_end_with_their_job() {
 
 #[test]
 fn a_grace_time_passes_before_the_end() {
-    let slotd = Slotd::setup().toml(QOS).start();
+    let slotd = with(QOS);
     let victim = stubborn(&slotd, &["-q", "low"]);
     let before = slotd.line(&format!("scontrol show job {victim}")).ok().stdout;
     assert!(before.contains("PreemptTime=None"), "{before}");
@@ -201,7 +203,7 @@ fn a_job_goes_on_if_nobody_needs_its_room() {
 
 #[test]
 fn the_settings_are_shown_as_in_slurm() {
-    let slotd = Slotd::setup().toml(&format!("{TIERS}{}", QOS.replace("cpus = 2\n", ""))).start();
+    let slotd = with(&format!("{TIERS}{QOS}"));
     let config = slotd.line("scontrol show config").ok().stdout;
     let value = |key: &str| {
         let line = config.lines().find(|line| line.split(' ').next() == Some(key));
@@ -216,7 +218,7 @@ fn the_settings_are_shown_as_in_slurm() {
     slotd.expect(
         "sacctmgr show qos -nP format=name,gracetime,preempt,preemptmode",
         0,
-        "low|00:00:04||cancel\nnormal|00:00:00||cluster\nurgent|00:00:00|low,normal|cluster\n",
+        "normal|00:00:00||cluster\nlow|00:00:04||cancel\nurgent|00:00:00|low,normal|cluster\n",
         "",
     );
     slotd.line("scontrol update PartitionName=slow PreemptMode=OFF GraceTime=3").ok();

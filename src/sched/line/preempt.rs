@@ -116,7 +116,7 @@ impl Round {
         let mut gone = self.enough(job, want, limit_secs, capacity, host)?;
         let fits = |gone: &[&Victim]| {
             let all = [&going, gone].concat();
-            self.part_without(&all, job, want, limit_secs, capacity, host)
+            self.part_without(&all, job.as_slice(), want, limit_secs, capacity, host)
         };
         let count = (0..=gone.len()).find(|count| fits(&gone[..*count]).is_some())?;
         gone.truncate(count);
@@ -150,8 +150,9 @@ impl Round {
         if own.is_empty() || self.is_behind(job, want, capacity) {
             return None;
         }
-        let fits =
-            |gone: &[&Victim]| self.part_without(gone, job, want, limit_secs, capacity, host);
+        let fits = |gone: &[&Victim]| {
+            self.part_without(gone, job.as_slice(), want, limit_secs, capacity, host)
+        };
         let going: Vec<&Victim> = self.victims.going().collect();
         if fits(&going).is_some() {
             return Some(Vec::new());
@@ -167,11 +168,12 @@ impl Round {
         self.reservations.iter().filter(is_other).any(|kept| kept.claim.is_none())
     }
 
-    /// Returns the part that a job would get without these running jobs.
+    /// Returns the part that a job would get without these running jobs. The reservations of `own`
+    /// do not count.
     fn part_without(
         &self,
         gone: &[&Victim],
-        job: Option<JobId>,
+        own: &[JobId],
         want: &Want,
         limit_secs: Option<u64>,
         capacity: &Capacity,
@@ -179,7 +181,7 @@ impl Round {
     ) -> Option<Part> {
         let limit_secs = self.limit(want, limit_secs, capacity);
         let mut spares = Vec::new();
-        let others = self.reservations.iter().filter(|kept| Some(kept.job) != job);
+        let others = self.reservations.iter().filter(|kept| !own.contains(&kept.job));
         for Kept { reservation, .. } in others {
             if !ends_before(self.now, reservation, limit_secs) {
                 let still = gone.iter().filter(|one| !reservation.gone.contains(&one.id));
@@ -216,10 +218,9 @@ impl Round {
         };
         queue.shapes().any(|shape| {
             let first = queue.all_of(shape).find(|other| !has_claim(other.id));
-            first.is_some_and(|first| first < key)
-                && self
-                    .part_without(&gone, Some(key.id), &shape.want(), shape.limit, capacity, host)
-                    .is_some()
+            let Some(first) = first.filter(|first| *first < key) else { return false };
+            let (own, want) = ([key.id, first.id], shape.want());
+            self.part_without(&gone, &own, &want, shape.limit, capacity, host).is_some()
         })
     }
 

@@ -58,7 +58,7 @@ pub(crate) fn expected_end(job: &Job, usual_secs: Option<u64>, now: Timestamp) -
                     end.map_or(ExpectedEnd::Unknown, ExpectedEnd::AsEarlier)
                 }
             };
-            end.by(job.run.preempted.as_deref().map(|by| by.until.max(soon)))
+            end.by(job.run.preempted.as_ref().map(|by| by.until.max(soon)))
         }
         JobState::Suspended => ExpectedEnd::Unknown,
         JobState::Pending | JobState::Ended(_) => ExpectedEnd::ByLimit(now),

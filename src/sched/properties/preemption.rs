@@ -45,7 +45,7 @@ fn victims(d: &Double) -> Vec<(Job, JobId)> {
         JobState::Pending | JobState::Ended(_) => false,
     };
     let all = d.core.jobs().filter(is_going);
-    all.filter_map(|job| Some((job.clone(), job.run.preempted.as_deref()?.by))).collect()
+    all.filter_map(|job| Some((job.clone(), job.run.preempted.as_ref()?.by))).collect()
 }
 
 /// Checks that a job had the right to preempt another.

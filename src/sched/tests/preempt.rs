@@ -134,6 +134,7 @@ fn nothing_is_preempted_in_vain() {
     let low = started(&mut d, &[to("low").cpus(4)])[0];
     d.submit(to("high").held());
     d.submit(to("high").after(DependencyKind::AfterOk, low));
+    d.submit(to("high").with(|request| request.immediate_secs = Some(60)));
     let begin = d.now.plus_secs(100);
     d.submit(to("high").with(|request| request.begin = Some(begin)));
     d.plan();
