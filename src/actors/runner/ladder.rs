@@ -188,9 +188,11 @@ impl RunnerActor {
                 (true, false) => SignalScope::Handlers,
                 (false, _) => SignalScope::Processes,
             };
-            for signal in [libc::SIGCONT, libc::SIGTERM] {
-                live.commands.send(StepCommand::Signal { signal, target });
+            // A suspended job gets the signal when it is resumed.
+            if !self.ladder.is_suspended() {
+                live.commands.send(StepCommand::Resume);
             }
+            live.commands.send(StepCommand::Signal { signal: libc::SIGTERM, target });
         }
     }
 

@@ -95,6 +95,8 @@ proptest! {
         let mut d = tiered(modes, grace_secs);
         let mut known: Vec<JobId> = Vec::new();
         for event in events {
+            // A job that was launched this moment is not preempted yet.
+            d.now = d.now.plus_secs(1);
             happen(&mut d, event);
             // The plan is compared before it is carried out.
             let (mut core, mut slow, mut fast) = (d.core.clone(), Cx::at(d.now), Cx::at(d.now));

@@ -44,6 +44,7 @@ fn die(d: &mut Double, id: JobId) {
     d.plan();
 }
 
+/// Starts these jobs, a second ago.
 fn started(d: &mut Double, asks: &[Ask]) -> Vec<JobId> {
     let start = |ask: &Ask| {
         let id = d.submit(ask.clone());
@@ -51,7 +52,9 @@ fn started(d: &mut Double, asks: &[Ask]) -> Vec<JobId> {
         assert_eq!(d.started(), [id]);
         id
     };
-    asks.iter().map(start).collect()
+    let ids = asks.iter().map(start).collect();
+    d.now = d.now.plus_secs(1);
+    ids
 }
 
 #[test]
