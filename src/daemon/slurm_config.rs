@@ -55,7 +55,7 @@ fn joined(licenses: &[License]) -> Option<String> {
     (!words.is_empty()).then(|| words.join(","))
 }
 
-/// Returns what may have to make room: the jobs of some partitions, of some QOS, or none.
+/// Returns the rules of preemption in use: by QOS, by partition, or none.
 fn preempt_type(core: &Config) -> String {
     let by_qos = core.qos.iter().any(|qos| !qos.preempt.is_empty());
     let words = [("preempt/qos", by_qos), ("preempt/partition_prio", modes(core).next().is_some())];

@@ -4,7 +4,7 @@ use crate::{JobId, Timestamp};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// What happens to a job that is preempted (slurm.conf man page, `PreemptMode`).
+/// How a preempted job makes room (slurm.conf man page, `PreemptMode`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PreemptMode {

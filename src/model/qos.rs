@@ -3,7 +3,7 @@
 //! One host has one user, so all jobs of a QOS count towards its limits per user.
 
 use crate::preempt::{Means, PreemptMode};
-use crate::{JobRequest, Partition, Reason, Tres};
+use crate::{JobRequest, Reason, Tres};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -68,8 +68,8 @@ impl Qos {
     }
 
     /// Returns how a job of this QOS makes room for one of a QOS that may preempt it.
-    pub fn means(&self, partition: Option<&Partition>) -> Means {
-        let of_partition = partition.and_then(|partition| partition.preempt_mode);
+    /// `of_partition`: the mode of its partition.
+    pub fn means(&self, of_partition: Option<PreemptMode>) -> Means {
         let mode = self.preempt_mode.or(of_partition).unwrap_or(DEFAULT_MODE);
         Means { mode, grace_secs: self.grace_secs }
     }

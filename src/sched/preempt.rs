@@ -1,6 +1,6 @@
 //! Preemption: running jobs make room for more important ones.
 //!
-//! `line::preempt` decides who has to. A job that is requeued or cancelled for another one ends as
+//! `line::preempt` chooses these jobs. A job that is requeued or cancelled for another one ends as
 //! it would on request, and the other one starts when its processes are gone. Before that, it may
 //! have a grace time, at whose beginning it is warned.
 
@@ -49,7 +49,8 @@ impl Core {
         let by_tier = choice.partition.and_then(|partition| {
             Some(Means { mode: partition.preempt_mode?, grace_secs: partition.grace_secs })
         });
-        let by_qos = choice.qos.map(|qos: &Qos| qos.means(choice.partition));
+        let mode = choice.partition.and_then(|partition| partition.preempt_mode);
+        let by_qos = choice.qos.map(|qos: &Qos| qos.means(mode));
         Some(Victim {
             id: job.id,
             part: self.resources.ledger().held(job.id)?.clone(),
@@ -130,13 +131,13 @@ impl Core {
         cx.out.effects.push(Effect::Preempt(id));
     }
 
-    /// Returns whether the grace time of a preempted job is over.
+    /// Returns whether the grace time of a preempted job has passed.
     pub(super) fn is_grace_over(&self, id: JobId, now: Timestamp) -> bool {
         let job = self.job(id);
         job.and_then(|job| job.run.preempted.as_ref()).is_some_and(|by| by.until <= now)
     }
 
-    /// Ends a job whose grace time is over, unless the job that it makes room for no longer waits.
+    /// Ends a job whose grace time has passed, unless the job that it makes room for no longer waits.
     pub(super) fn end_grace(&mut self, id: JobId, cx: &mut Cx) {
         let by = self.job(id).and_then(|job| job.run.preempted.as_ref()).map(|by| by.by);
         let is_waiting = |job: &Job| job.run.state == JobState::Pending;

@@ -325,7 +325,7 @@ impl Core {
             }
         }
         if updates.iter().any(|update| matches!(update, Update::StartTime(_))) {
-            // A preempted job has one of its own. Those of jobs that recur cannot be changed.
+            // The begin time of a job that was preempted replaces that of its request.
             self.records.edit(id, |job| job.run.begin = None);
         }
         if updates.iter().any(|u| matches!(u, Update::StartTime(_) | Update::Dependency(_))) {

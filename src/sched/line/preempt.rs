@@ -19,7 +19,7 @@ use std::cmp::Reverse;
 #[derive(Debug, Clone)]
 pub(crate) struct Victim {
     pub id: JobId,
-    /// What it frees.
+    /// The part of the host that it holds.
     pub part: Part,
     /// The tier of its partition, and its QOS.
     pub tier: u32,
@@ -82,7 +82,7 @@ impl Victims {
         let tier = self.tiers.get(place.partition?).copied()?;
         let own = place.limits.reservation();
         let theirs = victim.part.place.limits.reservation();
-        // What a job in a reservation leaves belongs to the reservation.
+        // The room of a job in a reservation stays with the reservation.
         if tier < victim.tier || theirs.is_some() && theirs != own {
             return None;
         }

@@ -484,6 +484,32 @@ fn a_job_behind_another_one_of_its_line_preempts_nobody() {
     assert_eq!((d.reason(wide), d.reason(small)), (Reason::Resources, Reason::Priority));
 }
 
+/// The end of the preempted job would bring the start of the first job forward, so that the other
+/// one would then delay it.
+#[test]
+fn a_short_job_behind_a_blocked_one_preempts_nobody() {
+    let mut d = tiers(PreemptMode::Cancel, 0);
+    started(&mut d, &[to("low").cpus(2).limit(100), to("high").cpus(2).limit(50)]);
+    d.submit(to("high").cpus(4));
+    d.submit(to("high").cpus(2).limit(90));
+    d.plan();
+    assert_eq!(d.stops(), []);
+}
+
+#[test]
+fn a_job_ahead_without_a_reservation_keeps_its_turn() {
+    let lazy = Qos { reserves_nothing: true, ..qos("lazy") };
+    let mut d = with_urgent(&[qos("low"), lazy]);
+    started(&mut d, &[ask().qos("low").cpus(4)]);
+    let first = d.submit(ask().qos("lazy").priority(50).cpus(4));
+    d.submit(ask().qos("urgent").cpus(4));
+    d.plan();
+    assert_eq!(d.stops(), []);
+    d.cancel(&JobRef::job(first)).unwrap();
+    d.plan();
+    assert_eq!(d.stops().len(), 1);
+}
+
 #[test]
 fn a_new_configuration_decides_about_running_jobs() {
     let mut d = tiers(PreemptMode::Off, 0);
