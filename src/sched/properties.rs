@@ -191,7 +191,7 @@ fn qos_of(most: u32) -> Vec<Qos> {
         Qos { priority: 3, max_wall_secs: Some(200), denies_on_limit: true, ..named("short") },
         Qos {
             preempt: ["few", "normal"].map(str::to_owned).to_vec(),
-            priority: u32::from(most % 2 == 0),
+            priority: u32::from(most.is_multiple_of(2)),
             grace_secs: u64::from(most) * 20,
             ..named("urgent")
         },

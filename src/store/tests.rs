@@ -6,6 +6,7 @@ use proptest::prelude::*;
 use slotd_model::array::{ArraySpec, TaskSet};
 use slotd_model::gpu::GpuShare;
 use slotd_model::job::{Client, ClientProcess, FailedLaunches, Hold};
+use slotd_model::preempt::{PreemptMode, Preempted};
 use slotd_model::request::MemRequest;
 use slotd_model::run::RunState;
 use slotd_model::tres::{Allocation, GpuUsage, Spread, TaskUsage, Usage};
@@ -222,6 +223,10 @@ pub(crate) fn any_job(id: u32) -> impl Strategy<Value = Job> {
                     stepped_us: suspended_us as i64 / -3,
                     stopped_at: times[3],
                     suspended_us,
+                    preempted: times[0].filter(|_| restarts % 3 == 0).map(|at| {
+                        let (until, by) = (at, JobId(priority));
+                        Box::new(Preempted { at, until, by, mode: PreemptMode::Requeue })
+                    }),
                     exit,
                     derived_exit,
                     restarts,
