@@ -149,7 +149,7 @@ mod tests {
 
     #[test]
     fn absent_states_match_nothing() {
-        for text in ["PREEMPTED", "pr", "REVOKED,DL", "BF"] {
+        for text in ["BOOT_FAIL", "rv", "REVOKED,DL", "BF"] {
             assert_eq!(parse_list(text), Ok(StateFilter::Some(Vec::new())), "{text}");
         }
         assert_eq!(parse_list("RV,R"), Ok(StateFilter::Some(vec![JobState::Running])));
