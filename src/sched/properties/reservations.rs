@@ -114,7 +114,9 @@ proptest! {
         let queue = || {
             let mut d = host_of(is_divided);
             for (shape, limit) in &jobs {
-                let shape = Shape { limit: Some(*limit), reserved: None, ..shape.clone() };
+                // A preempted job does not end at its limit.
+                let qos = shape.qos.clone().filter(|name| name != "urgent");
+                let shape = Shape { limit: Some(*limit), reserved: None, qos, ..shape.clone() };
                 happen(&mut d, Event::Submit(shape));
             }
             d
