@@ -57,8 +57,6 @@ pub(crate) struct Reservation {
     pub at: Option<Timestamp>,
     /// The resources that others may use beyond that moment; `None` for none.
     pub(super) spare: Option<Moment>,
-    /// The running jobs whose resources are free by then.
-    pub(super) gone: BTreeSet<JobId>,
 }
 
 /// A reservation and its owner.
@@ -364,8 +362,8 @@ impl Round {
         if self.reservations.iter().all(|kept| kept.line != line) {
             let mut spare = capacity.clone();
             spare.take(part);
-            let (spare, gone) = (Moment::alone(self.now, spare), BTreeSet::new());
-            let reservation = Reservation { at: Some(self.now), spare: Some(spare), gone };
+            let spare = Moment::alone(self.now, spare, BTreeSet::new());
+            let reservation = Reservation { at: Some(self.now), spare: Some(spare) };
             self.reservations.push(Kept { line, job, reservation, claim: None });
             self.by_shape = true;
         }
@@ -435,12 +433,12 @@ fn reserve(want: &Want, now: &Capacity, running: Vec<Running>, host: &Host) -> R
     // A job that does not fit even then waits for the host to change: nothing is spare, and its
     // start is unknown.
     let Some(part) = capacity.pick_beside(now, want, host) else {
-        return Reservation { at: None, spare: None, gone };
+        return Reservation { at: None, spare: None };
     };
     capacity.take(&part);
     // Without an expected time, the moment does not matter.
-    let spare = Moment::alone(at.unwrap_or_default(), capacity);
-    Reservation { at, spare: Some(spare), gone }
+    let spare = Moment::alone(at.unwrap_or_default(), capacity, gone);
+    Reservation { at, spare: Some(spare) }
 }
 
 /// Returns the latest start of a job that does not fit into `now`, or `None` if it is unknown.

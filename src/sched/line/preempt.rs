@@ -7,6 +7,7 @@
 
 use super::backfill::{Kept, Reservation, Round, ends_before, ends_by};
 use super::queue::{Place, Queue, QueueKey};
+use super::reserved::Moment;
 use crate::resources::capacity::{Capacity, CpuSharing, Part, Want};
 use crate::types::Config;
 use slotd_model::partition::Host;
@@ -180,17 +181,16 @@ impl Round {
         host: &Host,
     ) -> Option<Part> {
         let limit_secs = self.limit(want, limit_secs, capacity);
-        let mut spares = Vec::new();
         let others = self.reservations.iter().filter(|kept| !own.contains(&kept.job));
-        for Kept { reservation, .. } in others {
-            if !ends_before(self.now, reservation, limit_secs) {
-                let still = gone.iter().filter(|one| !reservation.gone.contains(&one.id));
-                spares.push(without(reservation.spare.as_ref()?, still.copied()));
-            }
-        }
+        let kept = others
+            .map(|kept| &kept.reservation)
+            .filter(|reservation| !ends_before(self.now, reservation, limit_secs))
+            .map(|reservation| reservation.spare.as_ref());
         let moments =
             self.moments.iter().filter(|moment| !ends_by(self.now, moment.at(), limit_secs));
-        for moment in moments {
+        let mut spares = Vec::new();
+        for moment in kept.chain(moments.map(Some)) {
+            let moment = moment?;
             let spare = moment.spare_for(want.place.limits.reservation()).map(Cow::into_owned)?;
             let still = gone.iter().filter(|one| !moment.is_gone(one.id));
             spares.push(without(&spare, still.copied()));
@@ -231,7 +231,8 @@ impl Round {
         spare.take(&part);
         let line = capacity.line(part.place.partition);
         let gone = self.victims.going().map(|victim| victim.id).collect();
-        let reservation = Reservation { at: Some(self.now), spare: Some(spare), gone };
+        let spare = Moment::alone(self.now, spare, gone);
+        let reservation = Reservation { at: Some(self.now), spare: Some(spare) };
         self.reservations.retain(|kept| kept.job != place.key.id);
         let (job, claim) = (place.key.id, Some(part));
         self.reservations.push(Kept { line, job, reservation, claim });

@@ -45,9 +45,9 @@ enum Kept {
 }
 
 impl Moment {
-    /// What is spare at a moment without reservations of the owner.
-    pub(crate) fn alone(at: Timestamp, spare: Capacity) -> Moment {
-        Moment { at, kept: Vec::new(), passes: BTreeSet::new(), spare }
+    /// What is spare at a moment without reservations of the owner, when these jobs have ended.
+    pub(crate) fn alone(at: Timestamp, spare: Capacity, gone: BTreeSet<JobId>) -> Moment {
+        Moment { at, kept: Vec::new(), passes: BTreeSet::new(), spare, gone }
     }
 
     /// Notes that what the reservations keep at `present` from the jobs of `own` is missing in the
