@@ -45,7 +45,7 @@ enum Kept {
 }
 
 impl Moment {
-    /// What is spare at a moment without reservations of the owner, when these jobs have ended.
+    /// A moment without reservations of the owner, with these spare resources and ended jobs.
     pub(crate) fn alone(at: Timestamp, spare: Capacity, gone: BTreeSet<JobId>) -> Moment {
         Moment { at, kept: Vec::new(), passes: BTreeSet::new(), spare, gone }
     }
