@@ -62,23 +62,14 @@ pub fn run(args: &ReportArgs) -> Done {
     if args.host {
         return host::run(args, &origin);
     }
-    let (query, users) = asked(args, &origin, "now-7days")?;
+    let asked = Asked::of(args);
+    let (query, users) = asked.query(&origin, "now-7days")?;
     if let Some(user) = output::unknown_users(&users).first() {
         return Err(CliError::error(1, format!("Invalid user id: {user}"))
             .hint("run sacct -o user to list the users with jobs"));
     }
-    let from = query.since.unwrap_or_default();
-    let until = query.until;
-    let mut found = Report::default();
-    let mut now = origin.now;
-    ask_for_jobs(&Request::Accounting(query), |list| {
-        now = list.now;
-        let is_within = |end: Timestamp| end >= from && until.is_none_or(|until| end <= until);
-        let ended = list.jobs.iter().filter(|view| view.run.end.is_some_and(is_within));
-        ended.for_each(|view| found.take(view, list.now));
-        Ok(())
-    })?;
-    let all = found.ranked();
+    let (from, until) = (query.since.unwrap_or_default(), query.until);
+    let (all, now) = collected(query, &origin)?;
     let to = until.unwrap_or(now);
     let ctx = ctx(&origin, now);
     let heading = report::summary(&all, from, to, &ctx);
@@ -94,25 +85,68 @@ pub fn run(args: &ReportArgs) -> Done {
     output::print(&text(args, &heading, &all, &origin, &ctx))
 }
 
-/// Builds the query from sacct's options.
-fn asked(
-    args: &ReportArgs,
-    origin: &Origin,
-    usual: &str,
-) -> Result<(JobQuery, Vec<String>), CliError> {
-    let options = [
-        ("starttime", Some(args.starttime.as_deref().unwrap_or(usual))),
-        ("endtime", args.endtime.as_deref()),
-        ("user", args.user.as_deref()),
-        ("name", args.name.as_deref()),
-    ];
-    let words = options
-        .iter()
-        .filter_map(|(name, value)| Some(OsString::from(format!("--{name}={}", (*value)?))));
-    let line: Vec<OsString> = [OsString::from("sacct")].into_iter().chain(words).collect();
-    let read = sacct::parse(&line, origin)?;
-    let query = sacct::query(&read, &read.user, &origin.host);
-    Ok((JobQuery { without_paths: true, ..query }, read.user))
+/// The options that select jobs, in the format of `sacct`.
+#[derive(Debug, Clone, Copy, Default)]
+struct Asked<'a> {
+    starttime: Option<&'a str>,
+    endtime: Option<&'a str>,
+    user: Option<&'a str>,
+    name: Option<&'a str>,
+}
+
+impl<'a> Asked<'a> {
+    fn of(args: &'a ReportArgs) -> Asked<'a> {
+        Asked {
+            starttime: args.starttime.as_deref(),
+            endtime: args.endtime.as_deref(),
+            user: args.user.as_deref(),
+            name: args.name.as_deref(),
+        }
+    }
+
+    /// Builds the query, and returns it with the users.
+    fn query(self, origin: &Origin, usual: &str) -> Result<(JobQuery, Vec<String>), CliError> {
+        let options = [
+            ("starttime", Some(self.starttime.unwrap_or(usual))),
+            ("endtime", self.endtime),
+            ("user", self.user),
+            ("name", self.name),
+        ];
+        let words = options
+            .iter()
+            .filter_map(|(name, value)| Some(OsString::from(format!("--{name}={}", (*value)?))));
+        let line: Vec<OsString> = [OsString::from("sacct")].into_iter().chain(words).collect();
+        let read = sacct::parse(&line, origin)?;
+        let query = sacct::query(&read, &read.user, &origin.host);
+        Ok((JobQuery { without_paths: true, ..query }, read.user))
+    }
+}
+
+/// Returns the usage of the jobs that ended within the query's period, by name, and the daemon's
+/// clock.
+fn collected(query: JobQuery, origin: &Origin) -> Result<(Vec<Use>, Timestamp), CliError> {
+    let from = query.since.unwrap_or_default();
+    let until = query.until;
+    let mut found = Report::default();
+    let mut now = origin.now;
+    ask_for_jobs(&Request::Accounting(query), |list| {
+        now = list.now;
+        let is_within = |end: Timestamp| end >= from && until.is_none_or(|until| end <= until);
+        let ended = list.jobs.iter().filter(|view| view.run.end.is_some_and(is_within));
+        ended.for_each(|view| found.take(view, list.now));
+        Ok(())
+    })?;
+    Ok((found.ranked(), now))
+}
+
+/// Returns the report on the jobs that ended since this time, as JSON.
+pub fn since(starttime: &str) -> Result<serde_json::Value, CliError> {
+    let origin = origin();
+    let asked = Asked { starttime: Some(starttime), ..Asked::default() };
+    let (query, _) = asked.query(&origin, starttime)?;
+    let from = query.since.unwrap_or_default();
+    let (all, now) = collected(query, &origin)?;
+    Ok(report::json(&all, from, now))
 }
 
 fn text(args: &ReportArgs, heading: &str, all: &[Use], origin: &Origin, ctx: &Ctx) -> String {

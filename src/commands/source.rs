@@ -53,7 +53,8 @@ pub fn run(args: &SourceArgs) -> Done {
     }
 }
 
-fn ask(job: JobRef, with_diff: bool) -> Result<(JobSource, Vec<u8>), CliError> {
+/// Requests the source of a job, and its uncommitted changes.
+pub fn ask(job: JobRef, with_diff: bool) -> Result<(JobSource, Vec<u8>), CliError> {
     let label = job.to_string();
     let mut daemon = Connection::open(&paths()?)?;
     match daemon.ask(&Request::Source { job, with_diff }, &[])? {
@@ -67,7 +68,8 @@ fn ask(job: JobRef, with_diff: bool) -> Result<(JobSource, Vec<u8>), CliError> {
     }
 }
 
-fn why_no_diff(source: &JobSource) -> Option<&str> {
+/// Returns why the uncommitted changes are not available.
+pub fn why_no_diff(source: &JobSource) -> Option<&str> {
     let Some(taken) = &source.taken else {
         return Some("the daemon exited before it could run git");
     };

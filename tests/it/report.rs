@@ -86,7 +86,7 @@ fn the_report_is_available_as_json_html_and_svg() {
             "the page loads no resources and runs no scripts: {text}"
         );
     }
-    assert!(page.contains("<td>600M</td>") && page.contains("request --mem="), "{page}");
+    assert!(page.contains(">600M</td>") && page.contains("request --mem="), "{page}");
 }
 
 #[test]

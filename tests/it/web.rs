@@ -534,7 +534,7 @@ fn the_queue_lists_running_pending_and_ended_jobs() {
     assert_eq!(queue["host"]["cpus"], json!({ "all": 2, "given": 2 }));
     assert_eq!(
         queue["arrays"][array.to_string()],
-        json!({ "total": 9, "waiting": 9, "running": 0 })
+        json!({ "total": 9, "waiting": 9, "running": 0, "failed": 0 })
     );
     let few = Web::start(&slotd).events("/api/events?rows=1").queue();
     assert_eq!((few["waiting"].as_array().unwrap().len(), &few["waiting_count"]), (1, &json!(2)));
@@ -578,7 +578,7 @@ fn history_shows_the_progress_of_unfinished_arrays() {
     let array = slotd.wrap(&["-a", "1-40%4", "-c", "1"], &script);
     let find = || web.get("/api/history").json();
     // Two tasks have ended, four are running and the others are pending.
-    let middle = json!({ "total": 40, "waiting": 34, "running": 4 });
+    let middle = json!({ "total": 40, "waiting": 34, "running": 4, "failed": 0 });
     slotd.wait("four running tasks", || {
         (find()["arrays"][array.to_string()] == middle).then_some(())
     });
@@ -877,7 +877,8 @@ fn a_job_moves_between_the_lists() {
     events.apply(&mut queue, |queue| state(queue, job) == "COMPLETED");
     // The first task has its own record now.
     let split = |queue: &Value| {
-        queue["arrays"][array.to_string()] == json!({ "total": 3, "waiting": 2, "running": 1 })
+        queue["arrays"][array.to_string()]
+            == json!({ "total": 3, "waiting": 2, "running": 1, "failed": 0 })
     };
     events.apply(&mut queue, split);
     let labels = |queue: &Value| {

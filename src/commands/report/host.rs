@@ -1,6 +1,6 @@
 //! `slotd report --host`: shows the use of the whole host over time.
 
-use super::{ReportArgs, asked, picture, put};
+use super::{Asked, ReportArgs, picture, put};
 use crate::args::error::CliError;
 use crate::args::origin::Origin;
 use crate::commands::output::{self, ctx};
@@ -17,7 +17,7 @@ use slotd_render::{host_use, json};
 const BARS: usize = 240;
 
 pub fn run(args: &ReportArgs, origin: &Origin) -> Done {
-    let (query, _) = asked(args, origin, "now-1day")?;
+    let (query, _) = Asked::of(args).query(origin, "now-1day")?;
     let from = query.since.unwrap_or_default();
     let (now, spans) = spans(from)?;
     // Times are relative to the start of this command.

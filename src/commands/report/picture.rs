@@ -118,14 +118,14 @@ const TIME_WIDTH: i32 = 140;
 pub fn page_of_host(heading: &str, all: &[Chart], times: [&str; 2]) -> Result<String, CliError> {
     let titles: String =
         all.iter().map(|chart| format!("<li>{}</li>\n", escaped(&chart.title))).collect();
-    Ok(page(heading, &format!("<ul>\n{titles}</ul>\n{}", charts(all, times)?)))
+    Ok(page(heading, &format!("<ul>\n{titles}</ul>\n{}", themed(&charts(all, times)?))))
 }
 
 fn page(heading: &str, body: &str) -> String {
     format!(
         "<!doctype html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n\
-         <meta name=\"viewport\" content=\"width=device-width\">\n<title>slotd report</title>\n<style>{STYLE}</style>\n\
-         <h1>slotd report</h1>\n<p>{}</p>\n{body}</html>\n",
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<title>slotd report</title>\n<style>{STYLE}</style>\n\
+         <main class=\"report\">\n<h1>slotd report</h1>\n<p class=\"dim\">{}</p>\n{body}</main>\n</html>\n",
         escaped(heading)
     )
 }
@@ -135,9 +135,12 @@ pub fn page_of_jobs(heading: &str, all: &[Use], ctx: &Ctx) -> Result<String, Cli
     let (heads, rows) = report::cells(all, ctx);
     let head: String =
         heads.iter().map(|cell| format!("<th scope=\"col\">{}</th>", escaped(cell))).collect();
-    let cell = |(i, text): (usize, &String)| match i {
-        0 => format!("<th scope=\"row\">{}</th>", escaped(text)),
-        _ => format!("<td>{}</td>", escaped(text)),
+    // A phone shows each row as a card, with the heading beside the cell.
+    let cell = |(i, text): (usize, &String)| match (i, heads.get(i)) {
+        (0, _) | (_, None) => format!("<th scope=\"row\">{}</th>", escaped(text)),
+        (_, Some(head)) => {
+            format!("<td class=\"num\" data-head=\"{}\">{}</td>", escaped(head), escaped(text))
+        }
     };
     let row = |row: &Vec<String>| {
         format!("<tr>{}</tr>\n", row.iter().enumerate().map(cell).collect::<String>())
@@ -152,14 +155,26 @@ pub fn page_of_jobs(heading: &str, all: &[Use], ctx: &Ctx) -> Result<String, Cli
     };
     let notes: String =
         report::notes(all).iter().map(|line| format!("<p>{}</p>\n", escaped(line))).collect();
-    let table =
-        format!("<table>\n<thead><tr>{head}</tr></thead>\n<tbody>\n{rows}</tbody>\n</table>\n");
-    Ok(page(heading, &format!("{table}{advice}{notes}<h2>CPU-hours by name</h2>\n{}", svg(all)?)))
+    let table = format!(
+        "<table class=\"cards\">\n<thead><tr>{head}</tr></thead>\n<tbody>\n{rows}</tbody>\n</table>\n"
+    );
+    Ok(page(
+        heading,
+        &format!("{table}{advice}{notes}<h2>CPU-hours by name</h2>\n{}", themed(&svg(all)?)),
+    ))
 }
 
-const STYLE: &str = "body{font:16px/1.4 sans-serif;margin:2em auto;max-width:70em;padding:0 1em;color:#282c34;background:#fff}\
-                     table{border-collapse:collapse}th,td{padding:.2em .7em;text-align:right;border-bottom:1px solid #d6dce4}\
-                     th:first-child{text-align:left}svg{max-width:100%;height:auto}";
+/// The style sheet of the page of `slotd web`.
+const STYLE: &str = include_str!("../web/page/app.css");
+
+/// Returns a chart whose colours follow the page's, which may be dark.
+fn themed(svg: &str) -> String {
+    let colour = |of: RGBColor| format!("\"#{:02X}{:02X}{:02X}\"", of.0, of.1, of.2);
+    let vars = [(WHITE, "page"), (HAD, "allocated"), (USED, "running"), (INK, "ink")];
+    vars.iter().fold(svg.to_owned(), |text, (of, name)| {
+        text.replace(&colour(*of), &format!("\"var(--{name})\""))
+    })
+}
 
 fn escaped(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")

@@ -97,16 +97,37 @@ pub struct Submission {
 }
 
 pub async fn submit(asked: web::Json<Submission>) -> Result<HttpResponse, Refused> {
-    let Submission { options, script } = asked.into_inner();
+    let told = done(sbatch(asked.into_inner(), &["--parsable"]).await?)?;
+    Ok(HttpResponse::Ok().json(json!({ "job": told.trim() })))
+}
+
+/// Sends what `sbatch --test-only` says about a job: when it would start. Submits nothing.
+pub async fn predict(asked: web::Json<Submission>) -> Result<HttpResponse, Refused> {
+    let output = sbatch(asked.into_inner(), &["--test-only"]).await?;
+    let told = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+    done(output)?;
+    Ok(HttpResponse::Ok().json(json!({ "told": told, "start": start_in(&told) })))
+}
+
+/// Finds the predicted start, which sbatch prints in the time zone of this process.
+fn start_in(told: &str) -> Option<i64> {
+    let (_, rest) = told.split_once(" to start at ")?;
+    let at: jiff::civil::DateTime = rest.split(' ').next()?.parse().ok()?;
+    let at = at.to_zoned(jiff::tz::TimeZone::system()).ok()?;
+    Some(at.timestamp().as_millisecond())
+}
+
+/// Runs sbatch with these options before those of the submission.
+async fn sbatch(asked: Submission, first: &[&str]) -> Result<Output, Refused> {
+    let Submission { options, script } = asked;
     if options.iter().any(|word| word.contains('\0')) {
         return Err(Refused::bad("an option contains a NUL byte"));
     }
     sbatch::check_beside_script(&options).map_err(unprocessable)?;
     let mut command = Command::new(SELF);
     // As with the option, the response would only come when the job has ended.
-    command.args(["sbatch", "--parsable"]).args(options).env_remove("SBATCH_WAIT");
-    let told = done(run(command, script.as_bytes()).await?)?;
-    Ok(HttpResponse::Ok().json(json!({ "job": told.trim() })))
+    command.arg("sbatch").args(first).args(options).env_remove("SBATCH_WAIT");
+    run(command, script.as_bytes()).await
 }
 
 async fn run(mut command: Command, input: &[u8]) -> Result<Output, Refused> {

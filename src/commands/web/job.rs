@@ -3,7 +3,7 @@
 use super::refused::{Refused, waiting};
 use super::rows::{Row, Used, millis};
 use crate::commands::output::ctx;
-use crate::commands::{ask, ask_job_list, ask_usage, origin, unexpected, why};
+use crate::commands::{ask, ask_job_list, ask_usage, origin, source, unexpected, why};
 use actix_web::http::header;
 use actix_web::{HttpResponse, web};
 use serde::Serialize;
@@ -26,6 +26,8 @@ const MOST_SCRIPT: usize = 4 << 20;
 #[derive(Debug, Serialize)]
 struct Details {
     now: i64,
+    /// The offset of the times in `text` and `why` from UTC.
+    zone_secs: i32,
     job: Row,
     /// The output of `scontrol show job`.
     text: String,
@@ -120,6 +122,7 @@ fn look(job: &JobRef) -> Result<Details, Refused> {
     let tasks = if list.jobs.len() > 1 { list.jobs.as_slice() } else { &[] };
     Ok(Details {
         now: millis(list.now),
+        zone_secs: ctx.tz.to_offset(jiff::Timestamp::now()).seconds(),
         job: Row::of(view, usage.as_ref(), &ctx),
         text,
         why,
@@ -139,6 +142,34 @@ fn usage_of(job: &JobView) -> Result<Option<Usage>, Refused> {
     let ask = UsageAsk { steps: vec![JobRef::job(job.id)], all_steps: true };
     let list = ask_usage(&Request::Usage(ask))?.0.jobs;
     Ok(list.iter().find(|one| one.id == job.id).map(seff::recorded_usage))
+}
+
+/// The git work tree that a job was submitted from.
+#[derive(Debug, Serialize)]
+struct Source {
+    /// The output of `slotd source`; empty if the job has no work tree.
+    text: String,
+    /// The uncommitted changes, or why they are not available.
+    diff: String,
+}
+
+pub async fn source(name: web::Path<String>) -> Result<HttpResponse, Refused> {
+    let job = named(&name)?;
+    let look = move || {
+        let label = job.to_string();
+        let (source, diff) = source::ask(job, true)?;
+        let Some(tree) = &source.tree else {
+            return Ok(Source { text: String::new(), diff: String::new() });
+        };
+        let origin = origin();
+        let text = slotd_render::source::text(&label, tree, &source, &ctx(&origin, origin.now));
+        let diff = match source::why_no_diff(&source) {
+            Some(why) => why.to_owned(),
+            None => String::from_utf8_lossy(diff.get(..MOST_SCRIPT).unwrap_or(&diff)).into_owned(),
+        };
+        Ok(Source { text, diff })
+    };
+    Ok(HttpResponse::Ok().json(waiting(look).await?))
 }
 
 pub async fn script(name: web::Path<String>) -> Result<HttpResponse, Refused> {

@@ -143,15 +143,18 @@ fn routes(app: &mut web::ServiceConfig) {
     app.route("/", web::get().to(page::open))
         .route("/page/{file}", web::get().to(page::file))
         .route("/api/history", web::get().to(queue::history))
+        .route("/api/report", web::get().to(queue::report))
         .route("/api/events", web::get().to(events::stream))
         .route("/api/job/{job}", web::get().to(job::details))
         .route("/api/series", web::get().to(series::of_host))
         .route("/api/job/{job}/series", web::get().to(series::job))
         .route("/api/job/{job}/script", web::get().to(job::script))
+        .route("/api/job/{job}/source", web::get().to(job::source))
         .route("/api/job/{job}/edit", web::get().to(actions::editable))
         .route("/api/job/{job}/edit", web::post().to(actions::edit))
         .route("/api/job/{job}/log/{stream}", web::get().to(logs::part))
         .route("/api/act", web::post().to(actions::act))
+        .route("/api/predict", web::post().to(actions::predict))
         .route("/api/submit", web::post().to(actions::submit))
         .default_service(web::to(nowhere));
 }

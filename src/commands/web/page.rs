@@ -10,6 +10,7 @@ use slotd_model::End;
 
 const HTML: &str = "text/html; charset=utf-8";
 const CSS: &str = "text/css; charset=utf-8";
+const ICON: &str = "image/svg+xml; charset=utf-8";
 const SCRIPT: &str = "text/javascript; charset=utf-8";
 
 const PAGE: &str = include_str!("page/index.html");
@@ -21,20 +22,49 @@ const KEY_PLACE: &str = "<meta name=\"key\" content=\"\">";
 const ENDS_PLACE: &str = "<meta name=\"ends\" content=\"\">";
 const FAILURES_PLACE: &str = "<meta name=\"failures\" content=\"\">";
 
-const FILES: [(&str, &str, &str); 13] = [
-    ("app.css", CSS, include_str!("page/app.css")),
-    ("app.js", SCRIPT, include_str!("page/app.js")),
-    ("ask.js", SCRIPT, include_str!("page/ask.js")),
-    ("dom.js", SCRIPT, include_str!("page/dom.js")),
-    ("edit.js", SCRIPT, include_str!("page/edit.js")),
-    ("history.js", SCRIPT, include_str!("page/history.js")),
-    ("host.js", SCRIPT, include_str!("page/host.js")),
-    ("job.js", SCRIPT, include_str!("page/job.js")),
-    ("log.js", SCRIPT, include_str!("page/log.js")),
-    ("plot.js", SCRIPT, include_str!("page/plot.js")),
-    ("queue.js", SCRIPT, include_str!("page/queue.js")),
-    ("submit.js", SCRIPT, include_str!("page/submit.js")),
-    ("timeline.js", SCRIPT, include_str!("page/timeline.js")),
+/// The placeholder of the short names of all end states, in the same order.
+const CODES_PLACE: &str = "<meta name=\"codes\" content=\"\">";
+
+/// A file in `page/` with its name and type.
+macro_rules! files {
+    ($($name:literal: $kind:ident),* $(,)?) => {
+        &[$(($name, $kind, include_str!(concat!("page/", $name)))),*]
+    };
+}
+
+const FILES: &[(&str, &str, &str)] = files![
+    "app.css": CSS,
+    "icon.svg": ICON,
+    "actions.js": SCRIPT,
+    "ansi.js": SCRIPT,
+    "app.js": SCRIPT,
+    "ask.js": SCRIPT,
+    "days.js": SCRIPT,
+    "dom.js": SCRIPT,
+    "edit.js": SCRIPT,
+    "facts.js": SCRIPT,
+    "figures.js": SCRIPT,
+    "find.js": SCRIPT,
+    "history.js": SCRIPT,
+    "host.js": SCRIPT,
+    "job.js": SCRIPT,
+    "keys.js": SCRIPT,
+    "lanes.js": SCRIPT,
+    "list.js": SCRIPT,
+    "log.js": SCRIPT,
+    "menu.js": SCRIPT,
+    "plot.js": SCRIPT,
+    "queue.js": SCRIPT,
+    "rows.js": SCRIPT,
+    "sentence.js": SCRIPT,
+    "shell.js": SCRIPT,
+    "states.js": SCRIPT,
+    "store.js": SCRIPT,
+    "submit.js": SCRIPT,
+    "tabs.js": SCRIPT,
+    "ticks.js": SCRIPT,
+    "timeline.js": SCRIPT,
+    "words.js": SCRIPT,
 ];
 
 #[derive(Debug, Deserialize)]
@@ -44,12 +74,13 @@ pub struct Opening {
 
 /// Returns the page with the end states that its scripts need.
 fn page() -> String {
-    let names = |is_wanted: fn(End) -> bool| {
-        let ends = End::ALL.iter().filter(|end| is_wanted(**end));
-        ends.map(|end| end.name()).collect::<Vec<_>>().join(",")
+    let names = |is_wanted: fn(End) -> bool, name: fn(End) -> &'static str| {
+        let ends = End::ALL.iter().copied().filter(|end| is_wanted(*end));
+        ends.map(name).collect::<Vec<_>>().join(",")
     };
-    let page = filled(PAGE.to_owned(), ENDS_PLACE, &names(|_| true));
-    filled(page, FAILURES_PLACE, &names(End::is_failure))
+    let page = filled(PAGE.to_owned(), ENDS_PLACE, &names(|_| true, End::name));
+    let page = filled(page, CODES_PLACE, &names(|_| true, End::code));
+    filled(page, FAILURES_PLACE, &names(End::is_failure, End::name))
 }
 
 /// Fills a placeholder, which is an element with empty content.
@@ -91,7 +122,7 @@ mod tests {
 
     #[test]
     fn the_page_has_its_placeholders_and_loads_nothing_from_other_sites() {
-        for place in [KEY_PLACE, ENDS_PLACE, FAILURES_PLACE] {
+        for place in [KEY_PLACE, ENDS_PLACE, FAILURES_PLACE, CODES_PLACE] {
             assert_eq!(PAGE.matches(place).count(), 1, "{place}");
         }
         for (name, text) in
@@ -128,13 +159,9 @@ mod tests {
     fn every_imported_file_exists() {
         let names: Vec<&str> = FILES.iter().map(|(name, ..)| *name).collect();
         for (_, _, text) in FILES {
-            for line in text.lines().filter(|line| line.starts_with("import ")) {
-                let file = line
-                    .split("\"./")
-                    .nth(1)
-                    .and_then(|rest| rest.split('"').next())
-                    .unwrap_or(line);
-                assert!(names.contains(&file), "{line}");
+            for (at, rest) in text.split(" from \"./").enumerate().skip(1) {
+                let file = rest.split('"').next().unwrap_or(rest);
+                assert!(names.contains(&file), "{file}, import {at}");
             }
         }
     }

@@ -4,7 +4,7 @@ use super::refused::{Refused, waiting};
 use super::rows::{Row, millis};
 use crate::args::origin::Origin;
 use crate::commands::output::{self, ctx};
-use crate::commands::{ask_for_jobs, origin, sacct};
+use crate::commands::{ask_for_jobs, origin, report, sacct};
 use crate::live::{Picture, Place};
 use actix_web::{HttpResponse, web};
 use serde::{Deserialize, Serialize};
@@ -33,7 +33,24 @@ struct Queue {
     rows: BTreeMap<u32, Row>,
     /// The number of all pending records.
     waiting_count: usize,
-    arrays: BTreeMap<u32, Progress>,
+    arrays: BTreeMap<u32, Tally>,
+}
+
+/// The progress of an array that has pending or running tasks.
+#[derive(Debug, Serialize)]
+struct Tally {
+    total: usize,
+    waiting: usize,
+    running: usize,
+    failed: usize,
+}
+
+impl From<Progress> for Tally {
+    fn from(progress: Progress) -> Tally {
+        let Progress { total, waiting, running, over, failed } = progress;
+        // Zero means that only the counted jobs are known.
+        Tally { total: total.max(waiting + running + over), waiting, running, failed }
+    }
 }
 
 #[derive(Debug, Serialize)]
@@ -45,6 +62,8 @@ struct Host {
     mem_mb: Given,
     gpus: Given,
     gpu_names: BTreeMap<u32, String>,
+    /// Zero if unknown.
+    gpu_mem_mb: BTreeMap<u32, u64>,
     /// The load average of the last minute.
     load: f64,
     /// CPUs used by processes outside all jobs.
@@ -92,7 +111,10 @@ pub fn view(
             let steps = picture.usage.get(&job.id).map(|now| now.steps.values());
             steps.map(|steps| steps.fold(Usage::default(), |sum, step| sum.merge(*step)))
         };
-        (job.id.0, Row::of(job, usage.as_ref(), ctx))
+        let mut row = Row::of(job, usage.as_ref(), ctx);
+        let lately = picture.usage.get(&job.id).and_then(|now| now.cpus);
+        row.busy_cpus = lately.filter(|_| job.run.state.is_active()).or(row.busy_cpus);
+        (job.id.0, row)
     };
     serde_json::to_value(Queue {
         host: host(node),
@@ -106,10 +128,11 @@ pub fn view(
 fn unfinished<'a>(
     picture: &Picture,
     jobs: impl Iterator<Item = &'a JobView>,
-) -> BTreeMap<u32, Progress> {
+) -> BTreeMap<u32, Tally> {
     let arrays = jobs.filter_map(|job| job.array_job_id());
     let all = arrays.map(|array| (array.0, picture.progress(array)));
-    all.filter(|(_, progress)| progress.waiting + progress.running > 0).collect()
+    let live = all.filter(|(_, progress)| progress.waiting + progress.running > 0);
+    live.map(|(array, progress)| (array, Tally::from(progress))).collect()
 }
 
 /// Returns the JSON merge patch (RFC 7396) that turns one value into another: the changed fields,
@@ -143,6 +166,7 @@ fn host(node: &NodeView) -> Host {
             .iter()
             .map(|gpu| (gpu.id, gpu.model.clone().unwrap_or_default()))
             .collect(),
+        gpu_mem_mb: host.gpus.iter().map(|gpu| (gpu.id, gpu.mem_mb)).collect(),
         load: f64::from(node.load_centi) / 100.0,
         elsewhere: node
             .cpus_elsewhere
@@ -185,12 +209,26 @@ struct Found {
     /// The number of matching jobs, which may exceed the length of `jobs`.
     count: usize,
     /// The progress of the arrays of `jobs` that have pending or running tasks.
-    arrays: BTreeMap<u32, Progress>,
+    arrays: BTreeMap<u32, Tally>,
 }
 
 pub async fn history(search: web::Query<Search>) -> Result<HttpResponse, Refused> {
     let found = waiting(move || find(&search)).await?;
     Ok(HttpResponse::Ok().json(found))
+}
+
+#[derive(Debug, Deserialize)]
+pub struct Since {
+    /// A time in the format of `sacct`.
+    starttime: String,
+}
+
+/// Sends the report on the jobs that ended since a time, in the format of `slotd report --json`.
+pub async fn report(since: web::Query<Since>) -> Result<HttpResponse, Refused> {
+    let found = waiting(move || {
+        report::since(&since.starttime).map_err(|e| Refused::bad(Refused::from(e)))
+    });
+    Ok(HttpResponse::Ok().json(found.await?))
 }
 
 impl Search {
@@ -241,7 +279,7 @@ fn find(search: &Search) -> Result<Found, Refused> {
 
 /// Returns the progress of the unfinished arrays of these records, including the tasks that do not
 /// match the search.
-fn live_arrays(found: &[JobView]) -> Result<BTreeMap<u32, Progress>, Refused> {
+fn live_arrays(found: &[JobView]) -> Result<BTreeMap<u32, Tally>, Refused> {
     let arrays: BTreeSet<JobId> = found.iter().filter_map(|job| job.array_job_id()).collect();
     if arrays.is_empty() {
         return Ok(BTreeMap::new());

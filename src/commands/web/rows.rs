@@ -48,6 +48,8 @@ pub struct Row {
     exit: String,
     restarts: u32,
     used: Option<Used>,
+    /// CPUs in use: lately if it is running, else on average. `None` if nothing was measured.
+    pub busy_cpus: Option<f64>,
 }
 
 /// The usage of a job.
@@ -82,6 +84,7 @@ impl Row {
         let has = facts::allocated_or_asked(view);
         let alloc = run.alloc.as_deref();
         let elapsed = view.elapsed(ctx.now);
+        let used = usage.and_then(Used::of);
         let is_running = run.start.is_some() && run.end.is_none() && run.suspended_at.is_none();
         Row {
             id: view.id.0,
@@ -112,7 +115,11 @@ impl Row {
             later: !waits_for_its_turn(view),
             exit: run.exit.to_string(),
             restarts: run.restarts,
-            used: usage.and_then(Used::of),
+            busy_cpus: used.as_ref().and_then(|used| {
+                let secs = elapsed.as_secs_f64();
+                (secs > 0.0).then(|| used.cpu_secs / secs)
+            }),
+            used,
         }
     }
 }

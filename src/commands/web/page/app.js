@@ -1,85 +1,45 @@
 // The page: selects the view and refreshes it.
 
-import { ENDS, enter, get, isOver, listen, renew } from "./ask.js";
-import { by, clock, say, setClock } from "./dom.js";
+import { enter, get, listen, renew } from "./ask.js";
+import { by, say } from "./dom.js";
 import * as history from "./history.js";
 import * as host from "./host.js";
 import * as job from "./job.js";
+import * as keys from "./keys.js";
+import * as menu from "./menu.js";
 import * as plot from "./plot.js";
 import * as queue from "./queue.js";
+import { ENDS, pictogram } from "./states.js";
+import * as store from "./store.js";
 import * as submit from "./submit.js";
 import * as timeline from "./timeline.js";
+import { clock } from "./words.js";
 
-const MORE = 200;
-const DAY = 24 * 60 * 60 * 1000;
+// The pending jobs that the page loads, first and on request.
+const [FIRST, MOST] = [200, 20_000];
 
-// The queue as sent by the server, and the same queue as lists.
-let sent;
-let picture;
-let rows = MORE;
-const ended = new Map();
+let rows = FIRST;
 const view = () => /^#\/(queue|timeline|history|submit|job)(?:\/(.+))?$/.exec(location.hash)?.slice(1) ?? ["queue"];
 
-function showQueue() {
-  const words = by("filter").value.toLowerCase().split(/\s+/).filter(Boolean);
-  const fitting = (jobs) => queue.matching(jobs, words);
-  const over = [...ended.values()].filter((row) => row.end > clock() - DAY).sort((a, b) => b.end - a.end || b.id - a.id);
-  host.show(picture.host);
-  queue.show("running", "running", "Running", fitting(picture.running), picture.arrays, showQueue);
-  queue.show("waiting", "waiting", "Pending", fitting(picture.waiting), picture.arrays, showQueue);
-  queue.show("ended", "ended", "Ended", fitting(over).slice(0, MORE), {}, showQueue);
-  say(by("running-count"), String(picture.running.length));
-  say(by("waiting-count"), String(picture.waiting_count));
-  say(by("ended-count"), String(over.length));
-  by("more-waiting").hidden = picture.waiting_count <= picture.waiting.length;
+function more() {
+  rows = MOST;
+  events();
 }
 
 function show() {
+  const picture = store.picture(clock());
   if (!picture || document.hidden) return;
   const [name] = view();
-  if (name === "queue") showQueue();
+  host.show(picture.host, picture.running);
+  if (name === "queue") queue.show(picture, show, more);
   if (name === "timeline") timeline.show(picture);
-}
-
-// Applies a JSON merge patch. Unchanged objects keep their identity.
-function merged(old, patch) {
-  if (patch === null || typeof patch !== "object" || Array.isArray(patch)) return patch;
-  const now = { ...old };
-  for (const [name, value] of Object.entries(patch)) {
-    if (value === null) delete now[name];
-    else now[name] = merged(now[name], value);
-  }
-  return now;
-}
-
-function take(told) {
-  sent = merged(told.event === "whole" ? {} : sent, told.queue);
-  setClock(told.now);
-  for (const id of Object.keys(told.queue.rows ?? {})) {
-    const row = sent.rows[id];
-    if (!row) continue;
-    if (isOver(row)) ended.set(row.id, row);
-    else ended.delete(row.id);
-  }
-  const all = Object.values(sent.rows);
-  picture = {
-    ...sent,
-    now: told.now,
-    running: all.filter((row) => row.state !== "PENDING" && !isOver(row)).sort((a, b) => a.start - b.start || a.id - b.id),
-    waiting: all.filter((row) => row.state === "PENDING").sort((a, b) => a.later - b.later || b.priority - a.priority || a.id - b.id).slice(0, rows),
-    ended: all.filter(isOver),
-  };
-  picture.waiting.forEach((row, at) => {
-    row.turn = at + 1;
-  });
-  submit.partitions(picture.host.partitions.map((partition) => partition.name));
-  show();
+  if (name === "submit") submit.show(picture);
 }
 
 // Adds the jobs that ended in the last day and have left the queue, including those that ended while disconnected.
 async function lastDay() {
   const day = await renew(() => history.find({ starttime: "now-1day", state: ENDS.join(",") }));
-  for (const row of day?.jobs ?? []) if (!ended.has(row.id) && !sent.rows[row.id]) ended.set(row.id, row);
+  store.addEnded(day?.jobs ?? []);
   show();
 }
 
@@ -99,17 +59,24 @@ async function refresh() {
 }
 
 function hear(told) {
-  if (told.event === "whole" || told.event === "patch") take(told);
+  if (told.event === "whole" || told.event === "patch") {
+    store.apply(told);
+    show();
+  }
   if (told.event === "whole") lastDay();
   if (told.event === "changed") refresh();
   if (told.event === "sizes") job.grown(told);
   if (told.event === "daemon") {
-    say(by("connection"), told.up ? "connected" : told.lost ? "the server does not answer" : "the daemon does not answer");
+    say(
+      by("connection"),
+      told.up ? "connected" : told.lost ? "the server does not answer" : "the daemon does not answer",
+    );
     document.body.classList.toggle("lost", !told.up);
   }
 }
 
-const events = (target) => listen(target ? `/api/events?job=${encodeURIComponent(target)}` : `/api/events?rows=${rows}`, hear);
+const events = (target) =>
+  listen(target ? `/api/events?job=${encodeURIComponent(target)}` : `/api/events?rows=${rows}`, hear);
 
 function route(event) {
   const [name, what] = view();
@@ -118,15 +85,17 @@ function route(event) {
     if (link.hash === `#/${name}`) link.setAttribute("aria-current", "page");
     else link.removeAttribute("aria-current");
   }
+  menu.close();
   const target = name === "job" ? decodeURIComponent(what ?? "") : undefined;
   events(target);
   if (target) job.show(target);
   if (name === "history") history.enter();
   if (name === "queue" || name === "timeline") plots();
   show();
+  scrollTo(0, 0);
   document.title = name === "job" ? `job ${target} · slotd` : `${name} · slotd`;
   // Keyboard users continue in the new view.
-  if (event) by("main").focus();
+  if (event) by("main").focus({ preventScroll: true });
 }
 
 // The interval between requests for the host usage while jobs are running, in milliseconds.
@@ -138,14 +107,22 @@ async function plots() {
   plotted = Date.now();
   const [where, minutes] = view()[0] === "timeline" ? ["timeline-use", timeline.minutes()] : ["host-use", 60];
   const used = await renew(() => get(`/api/series?minutes=${minutes}`));
-  if (used) plot.charts(by(where), used);
+  if (!used) return;
+  if (where === "host-use") host.setCharts(used);
+  else plot.charts(by(where), used);
+  show();
 }
 
 function tick() {
   queue.tick();
   const [name] = view();
   if (name === "job") job.tick();
-  if ((name === "queue" || name === "timeline") && picture?.running.length && Date.now() - plotted >= BETWEEN_PLOTS) plots();
+  if (
+    (name === "queue" || name === "timeline") &&
+    store.picture(clock())?.running.length &&
+    Date.now() - plotted >= BETWEEN_PLOTS
+  )
+    plots();
 }
 
 function start() {
@@ -157,10 +134,9 @@ function start() {
     plots();
   });
   by("filter").addEventListener("input", show);
-  by("more-waiting").addEventListener("click", () => {
-    rows += MORE;
-    events();
-  });
+  menu.start();
+  keys.start();
+  for (const link of document.querySelectorAll("nav a")) link.prepend(pictogram(link.dataset.icon));
   window.addEventListener("hashchange", route);
   document.addEventListener("visibilitychange", () => {
     show();

@@ -1,6 +1,6 @@
 // Requests to the server, and its events.
 
-import { by, el, say } from "./dom.js";
+import { by, say } from "./dom.js";
 
 const KEY = "slotd-key";
 
@@ -28,7 +28,11 @@ export const get = async (path) => (await answer(await fetch(path, { headers: he
 export const text = async (path) => (await answer(await fetch(path, { headers: headers() }))).text();
 
 export async function post(path, body) {
-  const options = { method: "POST", headers: headers({ "Content-Type": "application/json" }), body: JSON.stringify(body) };
+  const options = {
+    method: "POST",
+    headers: headers({ "Content-Type": "application/json" }),
+    body: JSON.stringify(body),
+  };
   return (await answer(await fetch(path, options))).json();
 }
 
@@ -63,7 +67,8 @@ async function follow(path, hear, signal) {
     const response = await fetch(path, { headers: headers(), signal }).catch(() => undefined);
     if (response?.ok) {
       say(by("behind"), "");
-      for await (const line of lines(response)) if (line.startsWith("data: ") && !signal.aborted) hear(JSON.parse(line.slice(6)));
+      for await (const line of lines(response))
+        if (line.startsWith("data: ") && !signal.aborted) hear(JSON.parse(line.slice(6)));
     }
     if (signal.aborted) return;
     hear({ event: "daemon", up: false, lost: true });
@@ -103,15 +108,22 @@ async function attemptAt(place, work) {
     say(by(place), "");
     return result;
   } catch (error) {
-    say(by(place), error.message === "Failed to fetch" ? "The server does not answer. Is slotd web still running?" : error.message);
+    say(
+      by(place),
+      error.message === "Failed to fetch" ? "The server does not answer. Is slotd web still running?" : error.message,
+    );
     return undefined;
   }
 }
 
-// Asks the user for confirmation.
-export function confirmed(question) {
+// Asks the user for confirmation. The answer that changes nothing has the focus.
+export function confirmed(question, { detail = "", yes = "Yes", no = "No", danger = false } = {}) {
   const dialog = by("confirm");
   say(by("confirm-question"), question);
+  say(by("confirm-detail"), detail);
+  say(by("confirm-yes"), yes);
+  say(by("confirm-no"), no);
+  by("confirm-yes").className = danger ? "danger" : "primary";
   dialog.returnValue = "no";
   dialog.showModal();
   // The browser sends the close event in a separate task, perhaps after the next dialog has opened. It must not answer
@@ -119,42 +131,4 @@ export function confirmed(question) {
   return new Promise((resolve) => {
     dialog.onclose = () => dialog.open || resolve(dialog.returnValue === "yes");
   });
-}
-
-const QUESTIONS = {
-  cancel: "Cancel",
-  hold: "Hold",
-  release: "Release",
-  top: "Move to the top of your jobs:",
-  requeue: "Stop and requeue",
-  suspend: "Suspend",
-  resume: "Resume",
-  retry: "Resubmit",
-};
-
-// The end states and the failure states, as listed by the server.
-const named = (name) => document.querySelector(`meta[name=${name}]`).content.split(",");
-export const ENDS = named("ends");
-const FAILURES = new Set(named("failures"));
-const OVER = new Set(ENDS);
-export const isOver = (row) => OVER.has(row.state);
-export const hasFailed = (row) => FAILURES.has(row.state);
-
-// The actions that a job's state allows. Each one gets a button.
-export const ACTIONS = {
-  PENDING: (row) => [row.reason.startsWith("JobHeld") ? "release" : "hold", "top", "cancel"],
-  RUNNING: () => ["suspend", "requeue", "cancel"],
-  SUSPENDED: () => ["resume", "cancel"],
-  COMPLETING: () => [],
-};
-for (const state of ENDS) ACTIONS[state] = () => ["retry"];
-
-export async function act(action, row) {
-  const what = row.name ? `job ${row.label} (${row.name})` : `job ${row.label}`;
-  if (!(await confirmed(`${QUESTIONS[action]} ${what}?`))) return;
-  const done = await attempt(() => post("/api/act", { action, jobs: [row.target] }));
-  if (!done) return;
-  told(`${action}: done for job ${row.label}`);
-  const [, fresh] = /^Submitted batch job (\d+)$/m.exec(done.told ?? "") ?? [];
-  if (fresh) by("said").append(", ", el("a", { href: `#/job/${fresh}` }, `job ${fresh}`));
 }

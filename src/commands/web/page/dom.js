@@ -13,7 +13,8 @@ function fill(element, attributes, children) {
 }
 
 export const el = (tag, attributes = {}, ...children) => fill(document.createElement(tag), attributes, children);
-export const svg = (tag, attributes = {}, ...children) => fill(document.createElementNS(SVG, tag), attributes, children);
+export const svg = (tag, attributes = {}, ...children) =>
+  fill(document.createElementNS(SVG, tag), attributes, children);
 export const by = (id) => document.getElementById(id);
 
 // Sets the text only if it differs, so that screen readers do not repeat it and selections are kept.
@@ -51,45 +52,12 @@ export function keyed(parent, items, keyOf, make, update) {
   }
 }
 
-const two = (number) => String(number).padStart(2, "0");
+export const link = (row, text = row.label) => el("a", { href: `#/job/${encodeURIComponent(row.target)}` }, text);
 
-// 1-02:03:04, 2:03:04, 3:04
-export function duration(ms) {
-  const secs = Math.max(0, Math.floor(ms / 1000));
-  const [days, hours, minutes] = [Math.floor(secs / 86400), Math.floor(secs / 3600) % 24, Math.floor(secs / 60) % 60];
-  const tail = `${two(minutes)}:${two(secs % 60)}`;
-  if (days) return `${days}-${two(hours)}:${tail}`;
-  return hours ? `${hours}:${tail}` : `${minutes}:${two(secs % 60)}`;
+// Sets custom properties that the style sheet uses for sizes. Inline styles are forbidden by the content security policy.
+export function vary(element, values) {
+  for (const [name, value] of Object.entries(values)) {
+    if (element.style.getPropertyValue(`--${name}`) !== value) element.style.setProperty(`--${name}`, value);
+  }
+  return element;
 }
-
-// The difference between the server's clock and ours, as of the last event.
-let ahead = 0;
-export const clock = () => Date.now() + ahead;
-export function setClock(now) {
-  ahead = now - Date.now();
-}
-
-// Returns the elapsed time of a job, in milliseconds.
-export const elapsed = (row, now) => row.elapsed_ms ?? Math.max(0, now - row.since);
-
-// Formats a time, with its date unless it is today.
-export function moment(ms) {
-  if (ms === null || ms === undefined) return "";
-  const at = new Date(ms);
-  const clock = `${two(at.getHours())}:${two(at.getMinutes())}:${two(at.getSeconds())}`;
-  if (at.toDateString() === new Date().toDateString()) return clock;
-  return `${at.getFullYear()}-${two(at.getMonth() + 1)}-${two(at.getDate())} ${clock}`;
-}
-
-export function memory(mb) {
-  if (mb >= 10240) return `${Math.round(mb / 1024)} GB`;
-  return mb >= 1024 ? `${(mb / 1024).toFixed(1)} GB` : `${mb} MB`;
-}
-
-// Formats the resources that a job has or requests.
-export function size(row) {
-  const gpus = row.gpus ? `, ${row.gpus} GPU${row.gpus > 1 ? "s" : ""}` : "";
-  return `${row.cpus} CPU${row.cpus > 1 ? "s" : ""}, ${memory(row.mem_mb)}${gpus}`;
-}
-
-export const link = (row) => el("a", { href: `#/job/${encodeURIComponent(row.target)}` }, row.label);

@@ -8,9 +8,23 @@ export class Edit {
     this.path = `/api/job/${encodeURIComponent(name)}/edit`;
     this.name = name;
     this.text = el("textarea", { rows: "20", spellcheck: "false", "aria-label": "Options and script" });
-    this.form = el("form", { onsubmit: (event) => { event.preventDefault(); this.save(); }, hidden: true },
+    this.form = el(
+      "form",
+      {
+        onsubmit: (event) => {
+          event.preventDefault();
+          this.save();
+        },
+        hidden: true,
+      },
       this.text,
-      el("p", { class: "buttons" }, el("button", {}, "Save changes"), el("button", { type: "button", onclick: () => this.close() }, "Discard changes")));
+      el(
+        "p",
+        { class: "buttons" },
+        el("button", { class: "primary" }, "Save changes"),
+        el("button", { type: "button", onclick: () => this.close() }, "Discard changes"),
+      ),
+    );
     this.open = el("button", { type: "button", onclick: () => this.begin() }, "Edit options and script");
     this.element = el("div", { hidden: true }, el("p", {}, this.open), this.form);
   }
@@ -32,7 +46,7 @@ export class Edit {
   }
 
   async save() {
-    if (!(await confirmed(`Change job ${this.name}?`))) return;
+    if (!(await confirmed(`Change job ${this.name}?`, { yes: "Change", no: "Go back" }))) return;
     // Browsers may use CRLF line endings.
     const text = this.text.value.replaceAll("\r\n", "\n");
     const done = await attempt(() => post(this.path, { before: this.before, text }));

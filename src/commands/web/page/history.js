@@ -1,34 +1,197 @@
-// The job history, searched with the options of sacct.
+// The job history: the figures of a period, its jobs by name with advice, and a search with the options of sacct.
 
-import { attempt, get } from "./ask.js";
-import { by, say } from "./dom.js";
-import { show } from "./queue.js";
+import { attempt, get, told } from "./ask.js";
+import { attribute, by, el, keyed, link, say, vary } from "./dom.js";
+import { show as showDays } from "./days.js";
+import { byDay, element, figures } from "./figures.js";
+import { sentence } from "./sentence.js";
+import { badge, isOver } from "./states.js";
+import { Tabs } from "./tabs.js";
+import { at, bytes, clock, counted, elapsed, memory, span } from "./words.js";
 
-let found = [];
-let arrays = {};
+const PERIODS = { Today: ["today", 1], "7 days": ["now-7days", 7], "30 days": ["now-30days", 30] };
+// The jobs of a period that are loaded for its figures.
+const MOST = 20_000;
 
-const again = () => show("history", "history", "Jobs found", found, arrays, again);
+let period = "7 days";
+let tabs;
+// The names that are shown until all are requested, those that waste the most first.
+const NAMES = 12;
+let all_names = false;
+let latest = 0;
 
 export const find = (search) => get(`/api/history?${new URLSearchParams(search)}`);
 
-async function look() {
-  const fields = new FormData(by("search"));
-  const answer = await attempt(() => find(fields));
-  if (!answer) return;
-  found = answer.jobs;
-  arrays = answer.arrays;
-  say(by("found"), answer.count > found.length ? `${answer.count} jobs, showing the last ${found.length}` : `${answer.count} ${answer.count === 1 ? "job" : "jobs"}`);
-  again();
+const HEADS = ["Name", "Jobs", "Failed", "CPUs", "Memory", "GPU", "CPU-hours", "Idle", "Request next time"];
+
+function bar(part) {
+  return vary(el("i", { class: "bar" }), { part: `${Math.round(Math.min(1, part) * 100)}%` });
+}
+
+function advice(one) {
+  if (!one.advice.length) return [el("span", { class: "dim" }, one.jobs > one.failed ? "Request fits" : "")];
+  const options = one.advice.map((line) => line.option).join(" ");
+  const copy = () =>
+    navigator.clipboard.writeText(options).then(
+      () => told(`Copied ${options}`),
+      () => told(options),
+    );
+  return [
+    el(
+      "button",
+      {
+        type: "button",
+        title: one.advice.map((line) => line.why).join("; "),
+        "aria-label": `Copy ${options}`,
+        onclick: copy,
+      },
+      el("code", {}, options),
+    ),
+  ];
+}
+
+function nameRow(one) {
+  const cell = (head, ...content) => el("td", { class: "num", "data-head": head }, ...content);
+  const of = (value, all, part) => [el("b", {}, value), el("span", { class: "dim" }, ` of ${all}`), bar(part)];
+  const share = one.cpu_hours > 0 ? one.cpu_hours_used / one.cpu_hours : 0;
+  return el(
+    "tr",
+    {},
+    el("th", { scope: "row" }, one.name),
+    cell("Jobs", String(one.jobs)),
+    cell("Failed", one.failed ? el("b", { class: "bad" }, String(one.failed)) : "0"),
+    cell("CPUs", ...of((share * one.cpus).toFixed(1), one.cpus, share)),
+    cell("Memory", ...of(bytes(one.memory_used), bytes(one.memory), one.memory_used / Math.max(1, one.memory))),
+    cell("GPU", one.gpu_percent === null ? "" : `${one.gpu_percent} % of ${one.gpus}`),
+    cell("CPU-hours", one.cpu_hours.toFixed(2)),
+    cell("Idle", Math.max(0, one.cpu_hours - one.cpu_hours_used).toFixed(2)),
+    el("td", { "data-head": "Request" }, ...advice(one)),
+  );
+}
+
+async function load() {
+  const [starttime, days] = PERIODS[period];
+  for (const button of by("period").children) attribute(button, "aria-pressed", String(button.value === period));
+  const answers = await attempt(() =>
+    Promise.all([get(`/api/report?${new URLSearchParams({ starttime })}`), find({ starttime, rows: MOST })]),
+  );
+  if (!answers) return;
+  const [report, found] = answers;
+  const since = report.from * 1000;
+  const rows = found.jobs.filter((row) => isOver(row) && row.end >= since);
+  by("figures").replaceChildren(...figures(rows).map(element));
+  showDays(by("days"), byDay(rows, days, clock()));
+  const shown = all_names ? report.names : report.names.slice(0, NAMES);
+  by("more-names").hidden = shown.length === report.names.length;
+  say(by("more-names"), `Show all ${report.names.length} names`);
+  const head = el(
+    "thead",
+    {},
+    el(
+      "tr",
+      {},
+      ...HEADS.map((text, i) => el("th", { scope: "col", class: i && i < HEADS.length - 1 ? "num" : "" }, text)),
+    ),
+  );
+  by("names").replaceChildren(
+    el("table", { class: "cards", "aria-label": "By name" }, head, el("tbody", {}, ...shown.map(nameRow))),
+  );
+  tabs.tell("names", report.names.length || undefined);
+}
+
+const FOUND = ["Job", "Name", "State", "User", "CPUs", "Memory", "Took", "Ended", "Result"];
+
+function fillFound(tr, row) {
+  if (tr.row === row) return;
+  tr.row = row;
+  const cells = [
+    [link(row)],
+    [row.name],
+    [badge(row)],
+    [row.user],
+    [String(row.cpus)],
+    [row.used ? `${memory(row.used.mem_mb)} of ${memory(row.mem_mb)}` : memory(row.mem_mb)],
+    [row.start ? span(elapsed(row)) : ""],
+    [at(row.end)],
+    [isOver(row) ? sentence(row) : ""],
+  ];
+  tr.replaceChildren(
+    ...cells.map((content, i) =>
+      el(i === 1 ? "th" : "td", { "data-head": FOUND[i], scope: i === 1 ? "row" : undefined }, ...content),
+    ),
+  );
+}
+
+async function search() {
+  const turn = (latest += 1);
+  const answer = await attempt(() => find(new FormData(by("search"))));
+  // A later search may have been answered first.
+  if (!answer || turn !== latest) return;
+  const { count, jobs } = answer;
+  say(
+    by("found"),
+    count > jobs.length ? `${counted(count, "job")}, showing the last ${jobs.length}` : counted(count, "job"),
+  );
+  const parent = by("history");
+  parent.body ??= el("tbody");
+  if (!parent.firstChild)
+    parent.append(
+      el(
+        "div",
+        { class: "scroll" },
+        el(
+          "table",
+          { class: "cards", "aria-label": "Jobs found" },
+          el("thead", {}, el("tr", {}, ...FOUND.map((head) => el("th", { scope: "col" }, head)))),
+          parent.body,
+        ),
+      ),
+    );
+  keyed(
+    parent.body,
+    jobs,
+    (row) => row.id,
+    () => el("tr"),
+    fillFound,
+  );
 }
 
 export function start() {
+  keyed(
+    by("period"),
+    Object.keys(PERIODS),
+    (name) => name,
+    (name) =>
+      el(
+        "button",
+        {
+          type: "button",
+          value: name,
+          onclick: () => {
+            period = name;
+            load();
+          },
+        },
+        name,
+      ),
+  );
+  const first = () => {
+    if (!by("history").firstChild && !by("view-history").hidden) search();
+  };
+  tabs = new Tabs("History", [
+    { name: "names", title: "By name", element: by("names-panel") },
+    { name: "all", title: "All jobs", element: by("all-panel"), open: first },
+  ]);
+  by("history-tabs").replaceChildren(tabs.element);
+  by("more-names").addEventListener("click", () => {
+    all_names = true;
+    load();
+  });
   by("search").addEventListener("submit", (event) => {
     event.preventDefault();
-    look();
+    search();
   });
 }
 
-// Runs the search of the form when the view is first opened.
-export function enter() {
-  if (!by("history").firstChild) look();
-}
+// Loads the period when the view is opened.
+export const enter = load;

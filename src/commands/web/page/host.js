@@ -1,45 +1,137 @@
-// The resources of the host: total, allocated and in use.
+// The resources of the host: CPUs, memory and each GPU, in use, allocated, and over the last hour.
 
-import { by, el, keyed, memory, say } from "./dom.js";
+import { attribute, by, el, keyed, link, say, svg, vary } from "./dom.js";
+import { memory } from "./words.js";
 
-const share = (part, whole) => (whole ? Math.min(1, part / whole) : 0);
+const percent = (part, whole) => `${whole ? Math.round(Math.min(1, part / whole) * 100) : 0}%`;
+const MB = 1 << 20;
 
-function rows(host) {
-  const cpus = { name: "CPUs", text: `${host.cpus.given} of ${host.cpus.all} allocated, load ${host.load.toFixed(1)}`, given: share(host.cpus.given, host.cpus.all), used: share(host.load, host.cpus.all) };
-  if (host.elsewhere) cpus.text += `, ${host.elsewhere.toFixed(1)} used outside jobs`;
-  const all = [
-    cpus,
-    { name: "Memory", text: `${memory(host.mem_mb.given)} of ${memory(host.mem_mb.all)} allocated, ${memory(host.mem_used_mb)} in use`, given: share(host.mem_mb.given, host.mem_mb.all), used: share(host.mem_used_mb, host.mem_mb.all) },
-  ];
-  if (host.gpus.all) all.push({ name: "GPUs", text: `${host.gpus.given} of ${host.gpus.all} allocated`, given: share(host.gpus.given, host.gpus.all) });
-  return all;
+// The charts of the last hour, by name.
+let charts = new Map();
+export function setCharts(told) {
+  charts = new Map(told.charts.map((chart) => [chart.name, chart]));
 }
 
-function make(row) {
-  const box = el("div", { class: "meter" }, el("h3", {}, row.name));
-  box.text = el("p");
-  box.given = el("meter", { min: 0, max: 1, "aria-label": `${row.name} allocated` });
-  box.append(box.text, el("label", {}, "allocated ", box.given));
-  if (row.used !== undefined) {
-    box.used = el("meter", { min: 0, max: 1, "aria-label": `${row.name} in use` });
-    box.append(el("label", {}, "in use ", box.used));
-  }
+const last = (name) => charts.get(name)?.values.findLast((value) => value !== null);
+
+function gpu(host, id, running) {
+  const [busy, used, all] = [last(`GPU ${id}`), last(`Memory of GPU ${id}`), host.gpu_mem_mb[id]];
+  const owners = running.filter((row) => row.gpu_ids.includes(Number(id)));
+  const mem = used === undefined ? (all ? memory(all) : "") : `${memory(used / MB)}${all ? ` of ${memory(all)}` : ""}`;
+  return {
+    name: `GPU ${id}`,
+    note: host.gpu_names[id].replaceAll("_", " "),
+    now: busy === undefined ? "–" : `${Math.round(busy)} %`,
+    unit: "busy",
+    part: percent(busy ?? 0, 100),
+    more: percent(owners.length ? 1 : 0, 1),
+    owners,
+    free: owners.length ? "" : "free",
+    side: mem,
+  };
+}
+
+function cards(host, running) {
+  const left = host.cpus.all - host.cpus.given;
+  const busy = last("CPUs");
+  const cpus = {
+    name: "CPUs",
+    note: String(host.cpus.all),
+    now: (busy ?? host.load).toFixed(1),
+    unit: busy === undefined ? "load" : "busy",
+    part: percent(busy ?? host.load, host.cpus.all),
+    more: percent(host.cpus.given, host.cpus.all),
+    free: `${host.cpus.given} allocated, ${left || "none"} free${host.elsewhere ? `, ${host.elsewhere.toFixed(1)} used outside jobs` : ""}`,
+    side: `load ${host.load.toFixed(1)}`,
+  };
+  const unallocated = host.mem_mb.all - host.mem_mb.given;
+  const mem = {
+    name: "Memory",
+    note: memory(host.mem_mb.all),
+    now: memory(host.mem_used_mb),
+    unit: "used",
+    part: percent(host.mem_used_mb, host.mem_mb.all),
+    more: percent(host.mem_mb.given, host.mem_mb.all),
+    free: `${memory(host.mem_mb.given)} allocated, ${unallocated > 0 ? memory(unallocated) : "none"} free`,
+    side: "",
+  };
+  return [cpus, mem, ...Object.keys(host.gpu_names).map((id) => gpu(host, id, running))];
+}
+
+// The chart of the last hour as an area; unknown values are gaps.
+function trend(picture, chart) {
+  const { values, top } = chart;
+  const y = (value) => (36 - Math.min(1, value / (top || 1)) * 34).toFixed(1);
+  let [area, edge, begun] = ["", "", undefined];
+  const end = (i) => {
+    if (begun !== undefined) area += `L${i} 36L${begun} 36Z`;
+    begun = undefined;
+  };
+  values.forEach((value, i) => {
+    if (value === null) return end(i - 1);
+    const step = `${begun === undefined ? "M" : "L"}${i} ${y(value)}`;
+    begun ??= i;
+    [area, edge] = [area + step, edge + step];
+  });
+  end(values.length - 1);
+  attribute(picture, "viewBox", `0 0 ${values.length - 1} 36`);
+  attribute(picture.children[0], "d", area);
+  attribute(picture.children[1], "d", edge);
+  attribute(picture, "aria-label", `${chart.title}, in the last hour`);
+}
+
+function make(card) {
+  const box = el("div", { class: "card meter", "data-card": card.name });
+  box.note = el("span");
+  [box.now, box.unit] = [el("b"), el("span")];
+  box.bar = el("i", { class: "bar" });
+  [box.free, box.side] = [el("span", { class: "free one-line" }), el("span", { class: "free" })];
+  box.picture = svg(
+    "svg",
+    { preserveAspectRatio: "none", role: "img" },
+    svg("path", { class: "trend" }),
+    svg("path", { class: "trend edge" }),
+  );
+  box.append(
+    el("h3", {}, card.name, box.note),
+    box.picture,
+    el("p", { class: "now" }, box.now, " ", box.unit),
+    box.bar,
+    box.free,
+    box.side,
+  );
   return box;
 }
 
-export function show(host) {
+function update(box, card) {
+  say(box.note, card.note);
+  say(box.now, card.now);
+  say(box.unit, card.unit);
+  vary(box.bar, { part: card.part, more: card.more });
+  if (card.owners?.length) {
+    const key = card.owners.map((row) => row.label).join();
+    if (box.owners !== key)
+      box.free.replaceChildren(...card.owners.flatMap((row, at) => [at ? ", " : "", link(row, row.name || row.label)]));
+    box.owners = key;
+  } else {
+    box.owners = undefined;
+    say(box.free, card.free);
+  }
+  say(box.side, card.side);
+  const chart = charts.get(card.name);
+  box.picture.classList.toggle("skip", !chart);
+  if (chart && box.chart !== chart) trend(box.picture, chart);
+  box.chart = chart;
+}
+
+export function show(host, running) {
   say(by("host-name"), `on ${host.name}`);
-  const troubles = host.troubles.map((text) => ({ trouble: text }));
+  const troubles = host.troubles.map((text) => ({ name: text, trouble: text }));
   keyed(
     by("host"),
-    [...rows(host), ...troubles],
-    (row) => row.trouble ?? row.name,
-    (row) => (row.trouble ? el("p", { class: "trouble" }, row.trouble) : make(row)),
-    (box, row) => {
-      if (row.trouble) return;
-      say(box.text, row.text);
-      box.given.value = row.given;
-      if (box.used) box.used.value = row.used;
-    },
+    [...cards(host, running), ...troubles],
+    (card) => card.name,
+    (card) => (card.trouble ? el("p", { class: "trouble" }, card.trouble) : make(card)),
+    (box, card) => card.trouble || update(box, card),
   );
 }

@@ -1,127 +1,216 @@
-// One job: its state and the reason for it, its resources, its script and its outputs.
+// One job: its state and the reason for it, time and use against its request, and its output, steps, script and source.
 
+import { act, available, isDanger, labelOf } from "./actions.js";
 import { attempt, get, renew, text } from "./ask.js";
-import { by, duration, el, elapsed, keyed, link, memory, moment, say, size } from "./dom.js";
+import { attribute, by, el, keyed, say, vary } from "./dom.js";
 import { Edit } from "./edit.js";
+import { facts, fillStep, fillTask, reasons, STEP_HEADS, TASK_HEADS } from "./facts.js";
 import { Log } from "./log.js";
 import * as plot from "./plot.js";
-import { buttons } from "./queue.js";
+import { isClose } from "./sentence.js";
+import { badge, isOver } from "./states.js";
+import { Tabs } from "./tabs.js";
+import { elapsed, span } from "./words.js";
 
 let shown;
 let logs;
 let told;
+let parts;
+let current;
 let asked = 0;
 let runs = false;
 
 // The interval between requests for the usage of a running job, in milliseconds.
 const BETWEEN_PLOTS = 5000;
 
-function facts(details) {
-  const row = details.job;
-  const used = row.used;
-  const ran = elapsed(row, details.now);
-  const share = used && ran > 0 ? ` (${Math.round((used.cpu_secs * 100000) / (ran * row.cpus))} % of its CPUs)` : "";
-  return [
-    ["State", row.state + (row.reason === "None" ? "" : `, ${row.reason}`)],
-    ["Name", row.name],
-    ["User", row.user],
-    ["Partition", row.partition],
-    ["Size", size(row)],
-    ["CPUs", row.cpu_ids.join(", ")],
-    ["GPUs", row.gpu_ids.join(", ")],
-    ["Submitted", moment(row.submit)],
-    ["Expected start", moment(row.expected)],
-    ["Started", moment(row.start)],
-    ["Ended", moment(row.end)],
-    ["Elapsed", row.start ? duration(ran) : ""],
-    ["Time limit", row.limit_secs ? duration(row.limit_secs * 1000) : "none"],
-    ["CPU time", used ? `${used.cpu_secs.toFixed(1)} s${share}` : ""],
-    ["Memory", used ? `${memory(used.mem_mb)} of ${memory(row.mem_mb)}` : ""],
-    ["GPU usage", used?.gpu_percent !== undefined && used?.gpu_percent !== null ? `${used.gpu_percent} %` : ""],
-    ["Exit code", row.end ? row.exit : ""],
-    ["Restarts", row.restarts ? String(row.restarts) : ""],
-    ["Output", details.std_out],
-    ["Errors", details.std_err === details.std_out ? "" : details.std_err],
-  ].filter(([, value]) => value !== "");
+const api = (what) => `/api/job/${encodeURIComponent(shown)}${what}`;
+
+function table(title, heads) {
+  const body = el("tbody");
+  const whole = el(
+    "table",
+    { "aria-label": title },
+    el("thead", {}, el("tr", {}, ...heads.map((head) => el("th", { scope: "col" }, head)))),
+    body,
+  );
+  return { body, element: el("div", { class: "scroll", tabindex: "0" }, whole) };
 }
 
-// Formats the output of `slotd why`: for a pending job, also its blockers and their remedies.
-function reasons(why) {
-  const lines = why.sentences.map((text, at) => ({ key: `says ${at}`, text }));
-  why.blockers.forEach((one, at) => {
-    lines.push({ key: `keeps ${at}`, text: `${one.reason}: ${one.text}` });
-    if (one.remedy) lines.push({ key: `change ${at}`, text: `To change this: ${one.remedy}` });
-  });
-  for (const [at, text] of (why.stderr?.last_lines ?? []).entries()) lines.push({ key: `error ${at}`, text: `standard error: ${text}` });
-  return lines;
-}
-
-// Creates the elements that stay while the job changes, such as its outputs and script.
-function frame(details) {
-  const parts = { why: el("ul", { class: "why", "aria-label": "Why" }), facts: el("dl"), actions: el("p", { class: "buttons", "aria-label": "Actions", role: "group" }), steps: el("div"), tasks: el("div"), plots: el("div", { class: "plots", role: "group", "aria-label": "Usage over time" }) };
-  parts.all = el("pre", { tabindex: "0", role: "region", "aria-label": "All fields" });
-  const script = el("pre", { class: "log", tabindex: "0", role: "region", "aria-label": "Script" });
-  const name = shown;
-  const fetched = async (event) => {
-    if (event.target.open && !script.textContent) say(script, (await attempt(() => text(`/api/job/${encodeURIComponent(name)}/script`))) ?? "");
+// A text that is fetched when its tab is first opened.
+function fetched(label, load) {
+  const element = el("pre", { class: "wrap", tabindex: "0", "aria-label": label });
+  const open = async () => {
+    if (!element.textContent) say(element, (await attempt(load)) ?? "");
   };
-  logs = { out: new Log(name, "out", "Output") };
-  if (details.std_err !== details.std_out) logs.err = new Log(name, "err", "Errors");
-  parts.edit = new Edit(name);
+  return { element: el("div", {}, element), open };
+}
+
+function outputs(details) {
+  logs = { out: new Log(shown, "out", "Output") };
+  if (details.std_err !== details.std_out) logs.err = new Log(shown, "err", "Errors");
+  const all = Object.entries(logs);
+  const choose = (name) => {
+    for (const [key, log] of all) {
+      log.element.hidden = key !== name;
+      attribute(log.button, "aria-pressed", String(key === name));
+      log.toEnd();
+    }
+  };
+  const titles = { out: "stdout", err: "stderr" };
+  for (const [key, log] of all) log.button = el("button", { type: "button", onclick: () => choose(key) }, titles[key]);
+  choose("out");
+  const choice = el(
+    "div",
+    { class: "segments", role: "group", "aria-label": "Stream", hidden: all.length < 2 },
+    ...all.map(([, log]) => log.button),
+  );
+  logs.out.element.firstChild.prepend(choice);
+  if (logs.err)
+    logs.err.element.firstChild.prepend(
+      el(
+        "div",
+        { class: "segments" },
+        ...all.map(([key]) =>
+          el(
+            "button",
+            { type: "button", "aria-pressed": String(key === "err"), onclick: () => choose(key) },
+            titles[key],
+          ),
+        ),
+      ),
+    );
+  return el("div", {}, ...all.map(([, log]) => log.element));
+}
+
+async function source() {
+  const { text: tree, diff } = await get(api("/source"));
+  return tree ? `${tree}\n${diff}` : "The job was not submitted from a git work tree.";
+}
+
+// Creates the elements that stay while the job changes, such as its output and script.
+function frame(details) {
+  const steps = table("Steps", STEP_HEADS);
+  const tasks = table("Tasks", TASK_HEADS);
+  const all = el("pre", { class: "wrap", tabindex: "0", "aria-label": "All fields" });
+  const panels = [
+    ...(details.std_out ? [{ name: "output", title: "Output", element: outputs(details) }] : []),
+    { name: "tasks", title: "Tasks", element: tasks.element },
+    { name: "steps", title: "Steps", element: steps.element },
+    ...(details.is_batch
+      ? [{ name: "script", title: "Script", ...fetched("Script", () => text(api("/script"))) }]
+      : []),
+    { name: "source", title: "Source", ...fetched("Source", source) },
+    { name: "all", title: "All fields", element: el("div", {}, all) },
+  ];
+  parts = {
+    why: el("ul", { class: "why-list", "aria-label": "Why" }),
+    steps,
+    tasks,
+    all,
+    ran: el("b"),
+    limit: el("span"),
+    bar: el("i", { class: "bar" }),
+    left: el("span"),
+    plots: el("div", { class: "plots", role: "group", "aria-label": "Usage over time" }),
+    facts: el("dl", { class: "facts" }),
+    edit: new Edit(shown),
+    tabs: new Tabs("Job", panels),
+  };
+  parts.against = el("div", { class: "against" }, el("span", {}, parts.ran, parts.limit), parts.bar, parts.left);
   by("job").replaceChildren(
     parts.why,
-    parts.facts,
-    parts.actions,
+    parts.against,
     parts.edit.element,
     parts.plots,
-    el("div", { class: "outputs" }, ...(details.std_out ? Object.values(logs).map((log) => log.element) : [])),
-    parts.tasks,
-    parts.steps,
-    ...(details.is_batch ? [el("details", { ontoggle: fetched }, el("summary", {}, "Script"), script)] : []),
-    el("details", {}, el("summary", {}, "All fields"), parts.all),
+    el("div", { class: "with-facts" }, parts.tabs.element, parts.facts),
   );
-  by("job").parts = parts;
+  logs ??= {};
   if (told) grown(told);
 }
 
-function list(parent, title, rows, describe) {
-  if (!rows.length) return parent.replaceChildren();
-  parent.list ??= el("ul");
-  if (!parent.list.isConnected) parent.replaceChildren(el("h3", {}, title), parent.list);
-  return keyed(parent.list, rows, (row) => row.id, () => el("li"), (li, row) => describe(li, row));
+function fillTime(row, now) {
+  parts.against.hidden = !row.start || (isOver(row) && !row.limit_secs);
+  const [ms, limit] = [elapsed(row, now), row.limit_secs * 1000];
+  say(parts.ran, span(ms));
+  say(parts.limit, limit ? ` of ${span(limit)}` : ", no time limit");
+  say(parts.left, limit && !isOver(row) ? `${span(limit - ms)} left` : "");
+  vary(parts.bar, { part: `${limit ? Math.min(100, (ms / limit) * 100).toFixed(1) : 0}%` });
+  parts.bar.classList.toggle("full", isClose(row));
+}
+
+function actions(row) {
+  const names = available(row);
+  const items = names.flatMap((name) => (isDanger(name) && names.length > 1 ? ["apart", name] : [name]));
+  keyed(
+    by("job-actions"),
+    items,
+    (name) => name,
+    (name) =>
+      name === "apart"
+        ? el("span", { class: "apart" })
+        : el("button", {
+            type: "button",
+            class: isDanger(name) ? "danger" : "",
+            "data-action": name,
+            onclick: () => act(name, [current]),
+          }),
+    (button, name) => name !== "apart" && say(button, isDanger(name) ? "Cancel…" : labelOf(name, [row])),
+  );
 }
 
 function fill(details) {
-  const parts = by("job").parts;
-  keyed(parts.facts, facts(details), ([name]) => name,
+  const { job: row, now } = details;
+  current = row;
+  if (by("job-badge").state !== row.state + row.reason) by("job-badge").replaceChildren(badge(row));
+  by("job-badge").state = row.state + row.reason;
+  keyed(
+    parts.facts,
+    facts(details),
+    ([name]) => name,
     ([name]) => el("div", {}, el("dt", {}, name), el("dd")),
-    (pair, [, value]) => say(pair.lastChild, value));
-  keyed(parts.why, reasons(details.why), (line) => line.key, () => el("li"), (li, line) => say(li, line.text));
-  buttons(parts.actions, details.job);
-  parts.edit.show(details.job.state === "PENDING");
-  list(parts.steps, "Steps", details.steps, (li, step) =>
-    say(li, `${step.id} ${step.name}: ${step.state}${step.end ? `, exit ${step.exit}, ${duration(step.end - step.start)}` : ""}`));
-  list(parts.tasks, "Tasks", details.tasks, (li, row) => {
-    if (!li.firstChild) li.append(link(row), el("span"));
-    say(li.lastChild, ` ${row.state}${row.end ? `, exit ${row.exit}` : ""}`);
-  });
+    (pair, [, value]) => say(pair.lastChild, value),
+  );
+  keyed(
+    parts.why,
+    reasons(details),
+    (line) => line.key,
+    (line) => el("li", { class: line.is_key ? "key" : "" }),
+    (li, line) => say(li, line.text),
+  );
+  actions(row);
+  fillTime(row, now);
+  parts.edit.show(row.state === "PENDING");
+  for (const [name, list, update] of [
+    ["steps", details.steps, fillStep],
+    ["tasks", details.tasks, fillTask],
+  ]) {
+    parts.tabs.tell(name, list.length);
+    keyed(
+      parts[name].body,
+      list,
+      (one) => one.id,
+      () => el("tr"),
+      (tr, one) => update(tr, one, now),
+    );
+  }
   say(parts.all, details.text);
 }
 
 // Shows a job, or updates it after a change.
 export async function show(name) {
-  const is_new = shown !== name;
-  if (is_new) {
+  if (shown !== name) {
     shown = name;
-    told = undefined;
-    logs = undefined;
-    by("job").replaceChildren();
+    told = logs = parts = undefined;
+    for (const id of ["job", "job-actions", "job-badge"]) by(id).replaceChildren();
+    by("job-actions").known = by("job-badge").state = undefined;
     say(by("job-title"), `Job ${name}`);
+    say(by("job-number"), `Job ${name}`);
   }
   const details = await renew(() => get(`/api/job/${encodeURIComponent(name)}`));
   if (!details || shown !== name) return;
-  say(by("job-title"), `Job ${details.job.label} ${details.job.name}`);
-  if (!logs) frame(details);
+  say(by("job-number"), `Job ${details.job.label}`);
+  say(by("job-title"), details.job.name || `Job ${details.job.label}`);
+  if (!parts) frame(details);
   fill(details);
   runs = details.job.state === "RUNNING";
   await plots(name);
@@ -130,17 +219,19 @@ export async function show(name) {
 async function plots(name) {
   asked = Date.now();
   const used = await renew(() => get(`/api/job/${encodeURIComponent(name)}/series`));
-  if (used && shown === name && by("job").parts) plot.show(by("job").parts.plots, used);
+  if (used && shown === name && parts) plot.show(parts.plots, used);
 }
 
-// Refreshes the plots of a running job.
+// Refreshes the plots and the elapsed time of a running job.
 export function tick() {
-  if (runs && Date.now() - asked >= BETWEEN_PLOTS) plots(shown);
+  if (!runs || !parts) return;
+  fillTime(current);
+  if (Date.now() - asked >= BETWEEN_PLOTS) plots(shown);
 }
 
 // Updates the sizes of the outputs.
 export function grown(sizes) {
   told = sizes;
-  logs?.out.grown(sizes.out);
+  logs?.out?.grown(sizes.out);
   logs?.err?.grown(sizes.err);
 }

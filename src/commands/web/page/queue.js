@@ -1,155 +1,286 @@
-// Tables of running, pending and ended jobs. The tasks of an array are grouped under one row that expands.
+// The queue: one list in three groups, with chips, a filter and a selection.
 
-import { ACTIONS, act, hasFailed } from "./ask.js";
-import { attribute, by, clock, duration, el, elapsed, keyed, link, moment, say, size } from "./dom.js";
+import { attribute, by, el, keyed, say } from "./dom.js";
+import { isPhone, List } from "./list.js";
+import { showSelection } from "./menu.js";
+import * as rows from "./rows.js";
+import { icon, isOver, kindOf } from "./states.js";
+import { counted, grouped } from "./words.js";
 
-const used = (row) => (row.used ? `${row.used.cpu_secs.toFixed(0)} s CPU, ${row.used.mem_mb} MB` : "");
-const result = (row) => (row.state === "COMPLETED" ? "" : row.exit === "0:0" ? row.why : [`exit ${row.exit}`, row.why].filter(Boolean).join(", "));
-
-// The columns after the ID and the name: their headings and contents. The elapsed time is updated by `tick`.
-const COLUMNS = {
-  running: [["Size", size], ["Used", used], ["Elapsed", null]],
-  waiting: [["Turn", (row) => String(row.turn)], ["Size", size], ["Reason", (row) => row.why], ["Expected start", (row) => moment(row.expected)]],
-  ended: [["State", (row) => row.state], ["Elapsed", (row) => duration(elapsed(row, clock()))], ["Ended", (row) => moment(row.end)], ["Result", result]],
+const COLUMNS = ["cpus", "mem", "gpu", "time", "at"];
+const HEADS = {
+  running: ["Running", "Progress", ["CPUs", "Memory", "GPU", "Time", "Ends by"]],
+  pending: ["Pending", "Reason", ["CPUs", "Memory", "GPUs", "Limit", "Starts"]],
+  ended: ["Ended in the last day", "Result", ["CPUs", "Memory", "GPU", "Took", "Ended"]],
 };
-COLUMNS.history = [["User", (row) => row.user], ...COLUMNS.ended, ["Used", used]];
-
-// Jobs in the history have no action buttons.
-const can = (kind) => kind !== "history";
+const CHIPS = {
+  all: "All",
+  running: "Running",
+  pending: "Pending",
+  held: "Held",
+  failed: "Failed",
+  completed: "Completed",
+  cancelled: "Cancelled",
+};
+// Ended rows on a phone, until all are requested.
+const FOLD = 10;
 
 const open = new Set();
+const picked = new Map();
+let chip = "all";
+let unfolded = false;
+let groups;
+let again = () => {};
+let shown = [];
+// The row that had the focus last, which may have been scrolled out of sight.
+let visited;
 
-function table(kind, title) {
-  const heads = ["Job", "Name", ...COLUMNS[kind].map(([head]) => head), ...(can(kind) ? ["Actions"] : [])];
-  const head = el("tr", { role: "row" }, ...heads.map((text) => el("th", { role: "columnheader", scope: "col" }, text)));
-  const body = el("tbody", { role: "rowgroup" });
-  const whole = el("table", { role: "table", "aria-label": title }, el("thead", { role: "rowgroup" }, head), body);
-  whole.body = body;
-  return whole;
+const chipOf = (row) => ({ dependency: "pending", never: "pending" })[kindOf(row)] ?? kindOf(row);
+const keyOf = (item) => (item.array ? `array ${item.array}` : `job ${item.row.id} ${item.row.tasks > 1}`);
+
+// What the rows need to know of the view.
+const view = {
+  isOpen: (array) => open.has(array),
+  isPicked: (item) => picked.has(keyOf(item)),
+  toggle(array) {
+    if (!open.delete(array)) open.add(array);
+    again();
+  },
+  pick(item, is_on) {
+    if (is_on) picked.set(keyOf(item), item);
+    else picked.delete(keyOf(item));
+    again();
+  },
+};
+
+// Words match anywhere; partition:gpu, user:, state: and name: match one field.
+function matcher(text) {
+  const words = text.toLowerCase().split(/\s+/).filter(Boolean);
+  if (!words.length) return undefined;
+  const field = (row, name) => String(row[name] ?? "").toLowerCase();
+  const all = (row) => `${row.label} ${row.name} ${row.user} ${row.state} ${row.partition} ${row.reason}`.toLowerCase();
+  return (row) =>
+    words.every((word) => {
+      const [, name, rest] = /^(partition|user|state|name):(.*)$/.exec(word) ?? [];
+      return name ? field(row, name).includes(rest) : all(row).includes(word);
+    });
 }
 
-const cell = (head, ...content) => el("td", { role: "cell", "data-head": head }, ...content);
-
-function elapsedBar(row) {
-  const bar = row.limit_secs ? el("progress", { max: row.limit_secs * 1000, "aria-label": `elapsed time of job ${row.label}` }) : undefined;
-  const text = el("span");
-  const whole = cell("Elapsed", text, bar);
-  whole.tell = (shown, now) => {
-    const ms = elapsed(shown, now);
-    say(text, duration(ms) + (shown.limit_secs ? ` of ${duration(shown.limit_secs * 1000)} ` : ""));
-    if (bar) bar.value = Math.min(ms, shown.limit_secs * 1000);
-  };
-  return whole;
-}
-
-function make(kind, row) {
-  const tr = el("tr", { role: "row", "data-job": row.label });
-  tr.append(cell("Job", link(row)), cell("Name", row.name));
-  tr.cells_ = COLUMNS[kind].map(([head, tell]) => (tell ? cell(head) : elapsedBar(row)));
-  tr.buttons = cell("Actions");
-  tr.append(...tr.cells_, ...(can(kind) ? [tr.buttons] : []));
-  return tr;
-}
-
-// A row with the same identity has not changed, except perhaps its turn.
-function update(kind, tr, { row, inside }) {
-  if (tr.row === row && tr.turn === row.turn && tr.inside === inside) return;
-  Object.assign(tr, { row, turn: row.turn, inside });
-  attribute(tr, "data-state", row.state);
-  attribute(tr, "data-failed", hasFailed(row) && "");
-  attribute(tr, "class", inside ? "inside" : undefined);
-  say(tr.children[0].firstChild, row.label);
-  say(tr.children[1], row.name);
-  attribute(tr.children[0].firstChild, "href", `#/job/${encodeURIComponent(row.target)}`);
-  tr.cells_.forEach((td, at) => {
-    const tell = COLUMNS[kind][at][1];
-    if (tell) say(td, tell(row));
-    else td.tell(row, clock());
-  });
-  buttons(tr.buttons, row);
-}
-
-// Updates the buttons of a row to its current state.
-export function buttons(parent, row) {
-  const actions = ACTIONS[row.state]?.(row) ?? [];
-  parent.row = row;
-  keyed(parent, actions, (action) => action, (action) =>
-    el("button", { type: "button", "aria-label": `${action} job ${row.label}`, onclick: () => act(action, parent.row) }, action));
-}
-
-// Groups the rows of each array under a row that shows its progress.
-function grouped(rows, arrays) {
-  const counts = new Map();
-  for (const row of rows) if (row.array) counts.set(row.array, (counts.get(row.array) ?? 0) + row.tasks);
-  const items = [];
-  const seen = new Set();
-  for (const row of rows) {
-    const progress = row.array && arrays[row.array];
-    if (!row.array || (counts.get(row.array) < 2 && !progress)) {
-      items.push({ row });
-    } else if (!seen.has(row.array)) {
-      seen.add(row.array);
-      items.push({ group: row.array, first: row, progress, count: counts.get(row.array), failed: rows.find((other) => other.array === row.array && other.end && other.state !== "COMPLETED") });
-      if (open.has(row.array)) items.push(...rows.filter((other) => other.array === row.array).map((other) => ({ row: other, inside: true })));
+// Groups the tasks of each array under one item, in the group of its most active task.
+function itemsOf(picture, fits) {
+  const arrays = new Map();
+  const items = { running: [], pending: [], ended: [] };
+  for (const group of Object.keys(items)) {
+    for (const row of picture[group]) {
+      if (fits && !fits(row)) continue;
+      const known = row.array && arrays.get(row.array);
+      if (known) {
+        known.members.push(row);
+        continue;
+      }
+      const item = row.array ? { array: row.array, group, first: row, row, members: [row] } : { row };
+      if (row.array) arrays.set(row.array, item);
+      items[group].push(item);
     }
   }
+  for (const [group, list] of Object.entries(items))
+    items[group] = list.flatMap((item) => (item.array ? opened(item, picture) : item));
   return items;
 }
 
-function makeGroup(kind, item, again) {
-  const toggle = () => {
-    if (!open.delete(item.group)) open.add(item.group);
-    again();
+function opened(item, picture) {
+  const { array, first, members } = item;
+  const known = picture.arrays[array];
+  if (members.length === 1 && first.tasks === 1 && !(known?.total > 1)) return { row: first };
+  const failed = members.filter((row) => kindOf(row) === "failed");
+  item.progress = known ?? {
+    total: members.reduce((all, row) => all + row.tasks, 0),
+    waiting: 0,
+    running: 0,
+    failed: failed.length,
   };
-  const tr = el("tr", { role: "row", class: "group", "data-array": item.group });
-  tr.button = el("button", { type: "button", "aria-expanded": "false", onclick: toggle }, `${item.group}_[…]`);
-  tr.bar = el("progress", { "aria-label": `progress of array ${item.group}`, max: 1 });
-  tr.text = el("span");
-  const span = COLUMNS[kind].length;
-  tr.buttons = cell("Actions");
-  tr.append(cell("Job", tr.button), cell("Name", item.first.name), el("td", { role: "cell", colspan: span, "data-head": "Array" }, tr.bar, " ", tr.text), ...(can(kind) ? [tr.buttons] : []));
-  return tr;
+  // The row of an ended array is that of a failed task, if there is one.
+  const sample = item.group === "ended" && failed.length ? failed[0] : first;
+  item.row = { ...sample, label: String(array), target: String(array) };
+  if (!open.has(array)) return item;
+  return [item, ...members.map((row) => ({ row, inside: true }))];
 }
 
-function updateGroup(tr, item) {
-  attribute(tr.button, "aria-expanded", open.has(item.group));
-  const progress = item.progress;
-  const done = progress ? progress.total - progress.waiting - progress.running : item.count;
-  tr.bar.max = progress ? progress.total : item.count;
-  tr.bar.value = done;
-  say(tr.text, progress
-    ? `${done} of ${progress.total} done, ${progress.running} running, ${progress.waiting} pending`
-    : `${item.count} tasks ended`);
-  const last = { ...item.first, label: String(item.group), target: String(item.group) };
-  if (!progress && item.failed) buttons(tr.buttons, { ...last, state: item.failed.state });
-  else if (progress) buttons(tr.buttons, { ...item.first, label: String(item.group), target: String(item.group), state: "PENDING", reason: item.first.reason });
-  else tr.buttons.replaceChildren();
+function makeGroup(name) {
+  const [title, note, labels] = HEADS[name];
+  const all = el("input", {
+    type: "checkbox",
+    "aria-label": `select all jobs under ${title}`,
+    onchange: () => pickAll(name, all.checked),
+  });
+  const count = el("span", { class: "count", id: `${name}-count` });
+  const head = el(
+    "div",
+    { role: "row", class: "head" },
+    el("div", { role: "cell", class: "pick" }, all),
+    el("div", { role: "columnheader", class: "title" }, `${title} `, count),
+    el("div", { role: "columnheader", class: "why" }, note),
+    ...labels.map((label, at) => el("div", { role: "columnheader", class: `num ${COLUMNS[at]}` }, label)),
+  );
+  const body = el("div", { role: "presentation", id: name });
+  const none = el("p", { class: "none", role: "presentation" }, "none");
+  const more = el("p", { class: "fold", role: "presentation", hidden: true });
+  const list = new List(body, {
+    keyOf,
+    make: () => rows.make(view),
+    update: (tr, item) => rows.update(tr, item, view),
+  });
+  return {
+    name,
+    all,
+    count,
+    list,
+    none,
+    more,
+    element: el("div", { role: "rowgroup", class: "group" }, head, body, none, more),
+  };
 }
 
-// Shows rows in the element with this ID. `again` is called when a row is expanded or collapsed.
-export function show(id, kind, title, rows, arrays, again) {
-  const parent = by(id);
-  parent.table ??= table(kind, title);
-  if (!rows.length) {
-    if (parent.table.isConnected || !parent.firstChild) parent.replaceChildren(el("p", { class: "none" }, "none"));
-    return;
+function pickAll(name, is_on) {
+  for (const item of groups[name].list.items) {
+    if (is_on && !item.inside) picked.set(keyOf(item), item);
+    else picked.delete(keyOf(item));
   }
-  if (!parent.table.isConnected) parent.replaceChildren(parent.table);
+  again();
+}
+
+function chips(picture, fits) {
+  // The tasks of an array count once in each state.
+  const keys = Object.fromEntries(Object.keys(CHIPS).map((name) => [name, new Set()]));
+  for (const group of ["running", "pending", "ended"]) {
+    for (const row of picture[group]) {
+      if (fits && !fits(row)) continue;
+      const key = row.array ?? row.id;
+      keys[chipOf(row)].add(key);
+      keys.all.add(key);
+    }
+  }
   keyed(
-    parent.table.body,
-    grouped(rows, arrays),
-    (item) => (item.group ? `array ${item.group}` : `job ${item.row.id} ${item.row.tasks > 1}`),
-    (item) => (item.group ? makeGroup(kind, item, again) : make(kind, item.row)),
-    (tr, item) => (item.group ? updateGroup(tr, item) : update(kind, tr, item)),
+    by("chips"),
+    Object.keys(CHIPS),
+    (name) => name,
+    (name) => {
+      const button = el(
+        "button",
+        {
+          type: "button",
+          class: "chip",
+          onclick: () => {
+            chip = name;
+            again();
+          },
+        },
+        name === "all" ? undefined : icon(name, "F"),
+        `${CHIPS[name]} `,
+        el("span"),
+      );
+      return button;
+    },
+    (button, name) => {
+      say(button.lastChild, grouped(keys[name].size));
+      attribute(button, "aria-pressed", String(chip === name));
+    },
+  );
+  say(by("matching"), fits ? counted(keys.all.size, "job") : "");
+}
+
+function fold(group, items) {
+  const is_folded = group.name === "ended" && isPhone() && !unfolded && items.length > FOLD;
+  group.more.hidden = !is_folded;
+  if (is_folded && !group.more.firstChild)
+    group.more.append(
+      el("button", {
+        type: "button",
+        onclick: () => {
+          unfolded = true;
+          again();
+        },
+      }),
+    );
+  if (is_folded) say(group.more.firstChild, `Show all ${items.length} that ended`);
+  return is_folded ? items.slice(0, FOLD) : items;
+}
+
+// A job that has ended or left is no longer selected under its old state.
+function renewPicked() {
+  const current = new Map(picked.size ? shown.map((item) => [keyOf(item), item]) : []);
+  for (const key of picked.keys()) {
+    if (current.has(key)) picked.set(key, current.get(key));
+    else picked.delete(key);
+  }
+  showSelection(
+    [...picked.values()].map((item) => item.row),
+    clearPicked,
   );
 }
 
-// Updates the elapsed times of running jobs.
-export function tick() {
-  for (const tr of by("running").table?.body.children ?? []) {
-    if (tr.row) tr.cells_.forEach((td) => td.tell?.(tr.row, clock()));
-  }
+export function clearPicked() {
+  const was = picked.size;
+  picked.clear();
+  if (was) again();
+  return was > 0;
 }
 
-const says = (row) => `${row.label} ${row.name} ${row.user} ${row.state} ${row.partition}`.toLowerCase();
-export const matching = (rows, words) => rows.filter((row) => words.every((word) => says(row).includes(word)));
+// Shows the queue. `redo` is called when the user changes what is shown, `ask` to load the pending jobs that are missing.
+export function show(picture, redo, ask) {
+  again = redo;
+  if (!groups) {
+    groups = Object.fromEntries(Object.keys(HEADS).map((name) => [name, makeGroup(name)]));
+    by("jobs").replaceChildren(...Object.values(groups).map((group) => group.element));
+    by("jobs").addEventListener("focusin", (event) => {
+      visited = event.target.closest(".row")?.key;
+    });
+    addEventListener("scroll", draw, { passive: true });
+    addEventListener("resize", () => again());
+  }
+  picture.pending.forEach((row, at) => {
+    row.turn = at + 1;
+  });
+  const words = matcher(by("filter").value);
+  const fits = chip === "all" ? words : (row) => chipOf(row) === chip && (!words || words(row));
+  chips(picture, words);
+  const items = itemsOf(picture, fits);
+  shown = Object.values(items).flat();
+  for (const group of Object.values(groups)) {
+    const list = items[group.name];
+    const is_whole = group.name !== "pending" || fits || picture.waiting_count <= picture.pending.length;
+    say(group.count, String(is_whole ? list.filter((item) => !item.inside).length : picture.waiting_count));
+    group.none.hidden = list.length > 0;
+    group.list.set(fold(group, list));
+    group.all.checked = list.length > 0 && list.every((item) => item.inside || picked.has(keyOf(item)));
+  }
+  const missing = picture.waiting_count - picture.pending.length;
+  const { more } = groups.pending;
+  more.hidden = missing <= 0;
+  if (missing > 0 && !more.firstChild) more.append(el("button", { type: "button", id: "more-waiting", onclick: ask }));
+  if (missing > 0) say(more.firstChild, `Show ${grouped(missing)} more pending jobs`);
+  renewPicked();
+}
+
+function draw() {
+  if (by("view-queue").hidden) return;
+  for (const group of Object.values(groups)) group.list.draw();
+}
+
+// Updates the elapsed times of the rows near the window.
+export function tick() {
+  for (const tr of groups?.running.list.element.children ?? []) rows.tick(tr);
+}
+
+// Moves the focus by a number of rows; without a focused row, to the first one.
+export function move(by_rows) {
+  const all = Object.values(groups ?? {}).flatMap((group) => group.list.items.map((item, at) => ({ group, item, at })));
+  if (!all.length) return;
+  const key = document.activeElement.closest(".row")?.key ?? visited;
+  const from = all.findIndex(({ item }) => keyOf(item) === key);
+  const to = from < 0 ? 0 : Math.min(all.length - 1, Math.max(0, from + by_rows));
+  all[to].group.list.reach(all[to].at)?.open.focus();
+}
+
+export const current = () => document.activeElement.closest("#jobs .row");
+export const isQueue = () => !by("view-queue").hidden;

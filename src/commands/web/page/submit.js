@@ -1,79 +1,155 @@
-// The submit form, which also shows the equivalent command line.
+// The submit form. It shows the equivalent command, predicts the start, and marks the field that is wrong.
 
 import { attempt, post, told } from "./ask.js";
-import { by, el, keyed, say } from "./dom.js";
+import { attribute, by, el, keyed, say } from "./dom.js";
+import { sbatch, words } from "./shell.js";
+import { icon } from "./states.js";
+import { at, counted, memory } from "./words.js";
 
-// The sbatch options with their own field.
-const FIELDS = ["job-name", "partition", "cpus-per-task", "ntasks", "mem", "gpus", "time", "array", "dependency", "chdir", "output"];
+// The sbatch options with their own field: title, hint, and words of an error that name the field.
+const FIELDS = {
+  "job-name": { title: "Name", group: "Job" },
+  partition: { title: "Partition", list: "partitions", error: /partition/i },
+  chdir: { title: "Working directory", error: /--chdir|working directory/i },
+  "cpus-per-task": { title: "CPUs per task", group: "Resources", mode: "numeric", error: /cpus|processors|CPU count/i },
+  ntasks: { title: "Tasks", mode: "numeric", error: /ntasks/i },
+  mem: { title: "Memory", placeholder: "4G", error: /memory|--mem\b/i },
+  gpus: { title: "GPUs", mode: "numeric", error: /gpu|gres/i },
+  time: { title: "Time limit", placeholder: "1:30:00", hint: "h:mm:ss or minutes", error: /time/i },
+  array: { title: "Array", group: "Order", placeholder: "0-99%4", error: /array/i },
+  dependency: { title: "Dependency", placeholder: "afterok:12", error: /dependen/i },
+  output: { title: "Output file", placeholder: "slurm-%j.out", error: /--output/i },
+  more: { title: "More options", placeholder: "--nice=10 --requeue", error: /unrecognized|More options|unexpected/i },
+};
+// The time without a key press before the prediction is requested, in milliseconds.
+const PAUSE = 300;
 
-// Splits a line into words like a shell.
-function words(line) {
-  const found = [];
-  let word;
-  let quote = "";
-  for (let at = 0; at < line.length; at += 1) {
-    const letter = line[at];
-    if (quote) {
-      if (letter === quote) quote = "";
-      else if (letter === "\\" && quote === '"' && '"\\$`'.includes(line[at + 1])) word += line[(at += 1)];
-      else word += letter;
-    } else if (letter === "'" || letter === '"') {
-      quote = letter;
-      word ??= "";
-    } else if (letter === "\\" && at + 1 < line.length) word = (word ?? "") + line[(at += 1)];
-    else if (/\s/.test(letter)) {
-      if (word !== undefined) found.push(word);
-      word = undefined;
-    } else word = (word ?? "") + letter;
-  }
-  if (quote) throw new Error(`More options: unclosed quote ${quote}`);
-  if (word !== undefined) found.push(word);
-  return found;
-}
+let pause;
+let latest = 0;
 
-const quoted = (word) => (/^[\w@%+=:,.\/-]+$/.test(word) ? word : `'${word.replaceAll("'", "'\\''")}'`);
+const input = (name) => by("submit").elements.namedItem(name);
+const value = (name) => input(name).value.trim();
 
 function asked() {
-  const form = by("submit");
-  const field = (name) => form.elements.namedItem(name).value.trim();
-  const options = FIELDS.filter((name) => field(name)).map((name) => `--${name}=${field(name)}`);
-  const script = form.elements.namedItem("script").value.replaceAll("\r\n", "\n");
-  return { options: [...options, ...words(field("more"))], script };
-}
-
-// Returns a here-document delimiter that is not a line of the script.
-function ending(script) {
-  let word = "EOF";
-  while (script.split("\n").includes(word)) word += "_";
-  return word;
+  const options = Object.keys(FIELDS)
+    .filter((name) => name !== "more" && value(name))
+    .map((name) => `--${name}=${value(name)}`);
+  return { options: [...options, ...words(value("more"))], script: input("script").value.replaceAll("\r\n", "\n") };
 }
 
 function preview() {
   try {
     const { options, script } = asked();
-    const word = ending(script);
-    say(by("line"), `sbatch${options.map((option) => ` ${quoted(option)}`).join("")} <<'${word}'\n${script.replace(/\n?$/, "\n")}${word}\n`);
+    say(by("line"), sbatch(options, script));
   } catch (error) {
     say(by("line"), error.message);
   }
+  clearTimeout(pause);
+  pause = setTimeout(predict, PAUSE);
 }
 
-async function submit() {
-  const answer = await attempt(() => post("/api/submit", asked()));
-  if (!answer) return;
-  told(`Submitted job ${answer.job}`);
-  by("said").append(" ", el("a", { href: `#/job/${encodeURIComponent(answer.job)}` }, "show job"));
+// Marks the field that an error is about: the one whose option it names, else the first whose words it contains.
+function mark(message) {
+  const named = /--([\w-]+)/.exec(message)?.[1];
+  const filled = Object.keys(FIELDS).filter((name) => value(name));
+  const wrong =
+    message && (filled.find((name) => name === named) ?? filled.find((name) => FIELDS[name].error?.test(message)));
+  for (const name of Object.keys(FIELDS)) {
+    const is_wrong = name === wrong;
+    attribute(input(name), "aria-invalid", is_wrong && "true");
+    const hint = by(`hint-${name}`);
+    hint.classList.toggle("bad", is_wrong);
+    say(hint, is_wrong ? message.split("\n")[0].replace(/^sbatch: (error: )?/, "") : (hint.usual ?? ""));
+  }
+}
+
+function outcome(kind, title, text) {
+  by("prediction").replaceChildren(icon(kind, "F"), el("strong", {}, title), el("p", {}, text));
+}
+
+// "Job 7 to start at … using 4 processors on nodes ada in partition gpu" becomes "With 4 CPUs in partition gpu".
+function inWords(text) {
+  const [, cpus, partition] = /using (\d+) processors .*in partition (\S+)/.exec(text) ?? [];
+  return cpus ? `With ${counted(Number(cpus), "CPU")} in partition ${partition}` : text.replace(/^sbatch: /, "");
+}
+
+async function predict() {
+  const turn = (latest += 1);
+  try {
+    const { told: words_, start } = await post("/api/predict", asked());
+    if (turn !== latest) return;
+    mark("");
+    outcome(
+      "pending",
+      start ? `Would start ${start - Date.now() < 60_000 ? "now" : `at ${at(start)}`}` : "Would be accepted",
+      inWords(words_),
+    );
+  } catch (error) {
+    if (turn !== latest) return;
+    mark(error.message);
+    outcome("never", "No prediction", error.message.replaceAll(/^sbatch: (error: )?/gm, ""));
+  }
+}
+
+async function submit(more = []) {
+  const answer = await attempt(() => {
+    const { options, script } = asked();
+    return post("/api/submit", { options: [...options, ...more], script });
+  });
+  if (!answer) return void predict();
+  told(`Submitted job ${answer.job} `);
+  by("said").append(el("a", { href: `#/job/${encodeURIComponent(answer.job)}` }, "show job"));
+}
+
+function field([name, { title, group, list, mode, placeholder, hint }]) {
+  const id = `hint-${name}`;
+  const note = el("span", { class: "hint", id });
+  note.usual = hint ?? "";
+  say(note, note.usual);
+  const control = el("input", {
+    name,
+    list,
+    inputmode: mode,
+    placeholder,
+    autocomplete: "off",
+    "aria-describedby": id,
+  });
+  const label = el("div", {}, el("label", {}, title, control), note);
+  return [...(group ? [el("div", { class: "wide" }, el("h3", {}, group))] : []), label];
 }
 
 export function start() {
+  by("fields").prepend(...Object.entries(FIELDS).flatMap(field), el("datalist", { id: "partitions" }));
   by("submit").addEventListener("input", preview);
   by("submit").addEventListener("submit", (event) => {
     event.preventDefault();
     submit();
   });
-  preview();
+  by("submit-held").addEventListener("click", () => submit(["--hold"]));
+  by("submit").addEventListener("keydown", (event) => {
+    if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) submit();
+  });
 }
 
-export function partitions(names) {
-  keyed(by("partitions"), names, (name) => name, (name) => el("option", { value: name }));
+// Shows what the host has and what is free. The first prediction follows.
+export function show({ host }) {
+  keyed(
+    by("partitions"),
+    host.partitions,
+    ({ name }) => name,
+    ({ name }) => el("option", { value: name }),
+  );
+  const free = (given) => Math.max(0, given.all - given.given);
+  const hints = {
+    partition: host.partitions.map(({ name }) => name).join(", "),
+    "cpus-per-task": `${host.cpus.all} on ${host.name}, ${free(host.cpus)} free now`,
+    mem: `${memory(host.mem_mb.all)}, ${memory(free(host.mem_mb))} free now`,
+    gpus: `${host.gpus.all} on ${host.name}, ${free(host.gpus)} free now`,
+  };
+  for (const [name, text] of Object.entries(hints)) {
+    const hint = by(`hint-${name}`);
+    hint.usual = text;
+    if (!hint.classList.contains("bad")) say(hint, text);
+  }
+  if (!by("line").textContent) preview();
 }

@@ -1,93 +1,271 @@
-// A timeline of past, running and planned jobs, with a line for each CPU and GPU.
+// The timeline: lanes of GPUs and CPUs with past, running and planned jobs. It pans and zooms.
 
-import { hasFailed, renew } from "./ask.js";
-import { by, moment, svg } from "./dom.js";
+import { renew } from "./ask.js";
+import { attribute, by, el, keyed, say, svg } from "./dom.js";
 import { find } from "./history.js";
+import { blocksOf, lanesOf } from "./lanes.js";
+import { times } from "./ticks.js";
+import { at, clock, day } from "./words.js";
 
-const LEFT = 64;
-const TOP = 22;
-const HEIGHT = 14;
-// Maximum number of lines for pending jobs.
-const MOST_PLANNED = 40;
+const MINUTE = 60_000;
+const SPANS = { "1 h": 60, "3 h": 180, "12 h": 720, "1 d": 1440, "7 d": 10_080 };
+const [LEFT, TOP] = [56, 28];
+const [LEAST, MOST] = [5 * MINUTE, 30 * 1440 * MINUTE];
+const MOST_PLANNED = 200;
 
-let past = { span: 0, jobs: [] };
+let span = 180 * MINUTE;
+// The middle of the window, relative to now while it follows the clock.
+let middle;
+let past = { from: Infinity, jobs: [] };
+let redraw = () => {};
+let loading = false;
 
-export const minutes = () => Number(by("span").value);
+const range = (now) => [(middle ?? now) - span / 2, (middle ?? now) + span / 2];
+export const minutes = () => Math.max(1, Math.min(43_200, Math.round(span / 2 / MINUTE)));
 
 // Loads the ended jobs that ran within the window.
-async function load() {
-  const span = minutes();
-  const answer = await renew(() => find({ starttime: `now-${span}minutes`, rows: 2000 }));
-  if (answer) past = { span, jobs: answer.jobs };
+async function load(from, now) {
+  if (loading || from >= past.from) return;
+  loading = true;
+  const answer = await renew(() =>
+    find({ starttime: `now-${Math.ceil((now - from) / MINUTE) + 1}minutes`, rows: 2000 }),
+  );
+  loading = false;
+  past = { from, jobs: answer?.jobs ?? past.jobs };
+  if (answer) redraw();
 }
 
-// Returns the lines: CPUs, then GPUs, then planned jobs.
-function lanes(picture, jobs, planned) {
-  const { cpu_ids: cpus, gpu_names: gpus } = picture.host;
-  const named = [...cpus.map((id) => ({ key: `cpu ${id}`, text: `CPU ${id}` })), ...Object.keys(gpus).map((id) => ({ key: `gpu ${id}`, text: `GPU ${id}` }))];
-  const bars = [];
-  for (const job of jobs) {
-    const keys = [...job.cpu_ids.map((id) => `cpu ${id}`), ...job.gpu_ids.map((id) => `gpu ${id}`)];
-    for (const key of keys) bars.push({ key, job, from: job.start, to: job.end });
-  }
-  for (const job of planned) {
-    const key = `plan ${job.id}`;
-    named.push({ key, text: job.label });
-    bars.push({ key, job, from: job.expected, to: job.limit_secs ? job.expected + job.limit_secs * 1000 : undefined, planned: true });
-  }
-  return { named, bars };
+// Shortens a text to a width, at about 7 pixels for a letter.
+function fitting(text, width) {
+  const most = Math.floor((width - 12) / 7);
+  if (most >= [...text].length) return text;
+  return most < 3 ? "" : `${[...text].slice(0, most - 1).join("")}…`;
 }
 
-function title(bar) {
-  const { job } = bar;
-  const when = bar.planned ? `planned for ${moment(bar.from)}` : `from ${moment(bar.from)}${job.end ? ` to ${moment(job.end)}` : ", running"}`;
-  return `job ${job.label} ${job.name}, ${job.state}, ${when}`;
+function drawBlock(block, lanes, x, named) {
+  const { job, kind } = block;
+  const [first, last] = [lanes[block.first], lanes[block.to_lane]];
+  const [left, right] = [x(block.from), Math.max(x(block.from) + 3, x(block.to))];
+  const [top, height] = [TOP + first.y, last.y + last.height - first.y];
+  const solid = block.is_planned ? right : Math.min(right, Math.max(left, x(block.solid)));
+  const box = (more) => svg("rect", { y: top, height, rx: 3, ...more });
+  const text = (words, y, css) => words && svg("text", { class: css, x: left + 6, y }, words);
+  const is_first = !named.has(job.id);
+  named.add(job.id);
+  return svg(
+    "a",
+    {
+      href: `#/job/${encodeURIComponent(job.target)}`,
+      tabindex: is_first ? "0" : "-1",
+      "aria-label": block.words,
+      "data-job": job.label,
+      "data-kind": kind,
+      "data-lanes": `${first.key}${last === first ? "" : ` to ${last.key}`}`,
+    },
+    svg("title", {}, block.words),
+    box({
+      class: `block${block.is_planned ? " planned" : ""}`,
+      "data-state": job.state,
+      x: left,
+      width: Math.max(3, solid - left),
+    }),
+    right - solid > 1 && !block.is_planned
+      ? box({ class: "rest", x: solid, width: right - solid, fill: "url(#hatch)" })
+      : undefined,
+    svg("rect", { x: left, y: top, width: 3, height, fill: "var(--state)" }),
+    height >= 14
+      ? text(fitting(job.name || job.label, right - left), top + (height >= 36 ? 16 : height / 2 + 4), "in-bar")
+      : undefined,
+    height >= 36 ? text(fitting(block.second, right - left), top + 32, "") : undefined,
+  );
 }
 
-function grid(now, from, until, x, height) {
-  const marks = [];
-  const step = (until - from) / 8;
-  for (let at = from + step; at < until; at += step * 2) {
-    marks.push(svg("line", { class: "grid", x1: x(at), x2: x(at), y1: TOP - 4, y2: height }), svg("text", { x: x(at), y: 12, "text-anchor": "middle" }, moment(at).slice(0, -3)));
-  }
-  marks.push(svg("line", { class: "now", x1: x(now), x2: x(now), y1: TOP - 4, y2: height }));
-  return marks;
+function grid(now, x, [from, to], width, height) {
+  const ticks = times(from, to, Math.max(2, Math.floor(width / 90)));
+  // The label of now covers its neighbours.
+  const is_free = (time) => Math.abs(x(time) - x(now)) > 48 || now < from || now > to;
+  return ticks.flatMap(({ at: time, text }) => [
+    svg("line", { class: "grid", x1: x(time), x2: x(time), y1: TOP - 4, y2: height }),
+    ...(is_free(time) ? [svg("text", { x: x(time), y: 16, "text-anchor": "middle" }, text)] : []),
+  ]);
+}
+
+function nowMark(now, x, [from, to], height) {
+  if (now < from || now > to) return [];
+  return [
+    svg("line", { class: "now", x1: x(now), x2: x(now), y1: TOP - 4, y2: height }),
+    svg("rect", { class: "now-back", x: x(now) - 22, y: 2, width: 44, height: 20, rx: 4 }),
+    svg("text", { class: "now-label", x: x(now), y: 16, "text-anchor": "middle" }, at(now).slice(-5)),
+  ];
 }
 
 function draw(picture) {
-  const now = picture.now;
-  const span = minutes() * 60000;
-  const [from, until] = [now - span, now + span];
-  const width = Math.max(240, by("timeline").clientWidth);
-  const x = (at) => LEFT + ((Math.min(Math.max(at, from), until) - from) / (until - from)) * (width - LEFT);
-  const running = new Set(picture.running.map((job) => job.id));
-  const ended = new Map([...past.jobs, ...picture.ended].filter((job) => job.start && job.end > from && !running.has(job.id)).map((job) => [job.id, job]));
-  const planned = picture.waiting.filter((job) => job.expected && job.expected < until).slice(0, MOST_PLANNED);
-  const { named, bars } = lanes(picture, [...ended.values(), ...picture.running], planned);
-  const y = new Map(named.map((lane, at) => [lane.key, TOP + at * HEIGHT]));
-  const height = TOP + named.length * HEIGHT + 4;
-  const words = `Jobs: ${picture.running.length} running, ${ended.size} ended in this period, ${planned.length} planned.`;
-  const labels = named.map((lane) => svg("text", { x: LEFT - 4, y: y.get(lane.key) + HEIGHT - 3, "text-anchor": "end" }, lane.text));
-  const named_bars = new Set();
-  const shown = bars.filter((bar) => y.has(bar.key) && bar.from < until).map((bar) => {
-    const [left, right] = [x(bar.from), x(bar.to ?? (bar.planned ? until : now))];
-    // Only the first bar of a job is in the tab order.
-    const is_first = !named_bars.has(bar.job.id);
-    named_bars.add(bar.job.id);
-    const rect = svg("rect", { class: bar.planned ? "bar planned" : "bar", "data-state": bar.job.state, "data-failed": hasFailed(bar.job), x: left, y: y.get(bar.key) + 1, width: Math.max(2, right - left), height: HEIGHT - 2, rx: 2 }, svg("title", {}, title(bar)));
-    return svg("a", { href: `#/job/${encodeURIComponent(bar.job.target)}`, tabindex: is_first ? "0" : "-1", "aria-label": title(bar), "data-job": bar.job.label }, rect);
-  });
-  return svg("svg", { width, height, viewBox: `0 0 ${width} ${height}`, role: "group", "aria-label": words }, ...grid(now, from, until, x, height), ...labels, ...shown);
+  const now = clock();
+  const window_ = range(now);
+  const [from, to] = window_;
+  const width = Math.max(280, by("timeline").clientWidth);
+  const x = (time) =>
+    Number((LEFT + ((Math.min(Math.max(time, from), to) - from) / (to - from)) * (width - LEFT)).toFixed(1));
+  const { lanes, height: below } = lanesOf(picture.host);
+  const height = TOP + below + 4;
+  const running = picture.running.filter((job) => job.start);
+  const live = new Set(running.map((job) => job.id));
+  const within = (job) => job.start && job.end > from && job.start < to && !live.has(job.id);
+  const ended = [...new Map([...past.jobs, ...picture.ended].filter(within).map((job) => [job.id, job])).values()];
+  const planned = picture.pending.filter((job) => job.expected && job.expected < to).slice(0, MOST_PLANNED);
+  const blocks = blocksOf(lanes, { ended, running, planned }, now, to).filter(
+    (block) => block.from < to && block.to > from,
+  );
+  const named = new Set();
+  say(
+    by("timeline-title"),
+    new Date(from).toDateString() === new Date(to).toDateString()
+      ? `${day(from)}, ${at(from).slice(-5)} – ${at(to).slice(-5)}`
+      : `${at(from)} – ${at(to)}`,
+  );
+  const words = `Jobs: ${running.length} running, ${ended.length} ended in this period, ${planned.length} planned.`;
+  return svg(
+    "svg",
+    { width, height, viewBox: `0 0 ${width} ${height}`, role: "group", "aria-label": words },
+    svg(
+      "defs",
+      {},
+      svg(
+        "pattern",
+        { id: "hatch", width: 6, height: 6, patternUnits: "userSpaceOnUse", patternTransform: "rotate(45)" },
+        svg("line", { class: "hatch", x1: 0, x2: 0, y1: 0, y2: 6, "stroke-width": 2 }),
+      ),
+    ),
+    ...lanes.map((lane) =>
+      svg("rect", { class: "lane", x: LEFT, y: TOP + lane.y, width: width - LEFT, height: lane.height }),
+    ),
+    ...grid(now, x, window_, width, height),
+    ...lanes
+      .filter((lane) => lane.text)
+      .map((lane) =>
+        svg(
+          "text",
+          { class: "label", x: LEFT - 8, y: TOP + lane.y + lane.height / 2 + 4, "text-anchor": "end" },
+          lane.text,
+        ),
+      ),
+    ...blocks.map((block) => drawBlock(block, lanes, x, named)),
+    ...nowMark(now, x, window_, height),
+  );
 }
 
 // Redraws the timeline, unless it has the keyboard focus.
-export async function show(picture) {
-  if (past.span !== minutes()) await load();
+export function show(picture) {
+  const now = clock();
+  load(range(now)[0], now);
+  for (const button of by("span").children)
+    attribute(button, "aria-pressed", String(Number(button.value) * MINUTE === span));
   if (!by("timeline").contains(document.activeElement)) by("timeline").replaceChildren(draw(picture));
 }
 
-// `again` is called when the window is resized, `further` when another period is selected.
+// Changes the window: moves it by a share of its length, or scales it around a time.
+function move(share) {
+  middle = (middle ?? clock()) + share * span;
+  redraw();
+}
+
+function zoom(factor, around) {
+  const [from] = range(clock());
+  const fixed = around ?? from + span / 2;
+  const next = Math.min(MOST, Math.max(LEAST, span * factor));
+  if (middle !== undefined || around !== undefined) middle = fixed + ((middle ?? clock()) - fixed) * (next / span);
+  span = next;
+  redraw();
+}
+
+function drag(event) {
+  if (event.button !== 0) return;
+  const [begun, from, scale] = [event.clientX, middle ?? clock(), span / (by("timeline").clientWidth - LEFT)];
+  let has_moved = false;
+  const onMove = (moved) => {
+    if (!has_moved && Math.abs(moved.clientX - begun) < 5) return;
+    has_moved = true;
+    middle = from - (moved.clientX - begun) * scale;
+    redraw();
+  };
+  addEventListener("pointermove", onMove);
+  addEventListener(
+    "pointerup",
+    () => {
+      removeEventListener("pointermove", onMove);
+      // The end of a drag opens no job.
+      if (has_moved)
+        addEventListener(
+          "click",
+          (click) => {
+            click.preventDefault();
+            click.stopPropagation();
+          },
+          { capture: true, once: true },
+        );
+    },
+    { once: true },
+  );
+}
+
+function legend() {
+  const sample = (css, text, kind) => el("span", { "data-kind": kind }, el("i", { class: css }), text);
+  by("legend").replaceChildren(
+    sample("", "running", "running"),
+    sample("rest", "up to its limit", "running"),
+    sample("planned", "predicted", "pending"),
+    sample("", "completed", "completed"),
+    sample("", "failed", "failed"),
+    sample("", "cancelled", "cancelled"),
+  );
+}
+
+// `again` is called to redraw, `further` when another period is selected.
 export function start(again, further) {
-  by("span").addEventListener("change", further);
-  window.addEventListener("resize", again);
+  redraw = again;
+  legend();
+  keyed(
+    by("span"),
+    Object.entries(SPANS),
+    ([name]) => name,
+    ([name, value]) =>
+      el(
+        "button",
+        {
+          type: "button",
+          value,
+          onclick: () => {
+            span = value * MINUTE;
+            middle = undefined;
+            further();
+          },
+        },
+        name,
+      ),
+  );
+  const actions = {
+    back: () => move(-0.5),
+    forth: () => move(0.5),
+    now: () => {
+      middle = undefined;
+      redraw();
+    },
+    in: () => zoom(0.5),
+    out: () => zoom(2),
+  };
+  for (const [id, run] of Object.entries(actions)) by(id).addEventListener("click", run);
+  by("timeline").addEventListener("pointerdown", drag);
+  by("timeline").addEventListener(
+    "wheel",
+    (event) => {
+      if (!event.ctrlKey) return;
+      event.preventDefault();
+      const [from] = range(clock());
+      const part =
+        (event.clientX - by("timeline").getBoundingClientRect().left - LEFT) / (by("timeline").clientWidth - LEFT);
+      zoom(event.deltaY > 0 ? 1.25 : 0.8, from + part * span);
+    },
+    { passive: false },
+  );
+  addEventListener("resize", again);
 }

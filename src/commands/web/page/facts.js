@@ -1,0 +1,88 @@
+// What is known about a job: facts, sentences, steps and tasks.
+
+import { el, link, say } from "./dom.js";
+import { badge, isOver } from "./states.js";
+import { at, bytes, counted, elapsed, memory, ranges, span } from "./words.js";
+
+export function facts(details) {
+  const { job: row } = details;
+  const ran = elapsed(row, details.now);
+  const cpus = row.cpu_ids.length ? ` (${ranges(row.cpu_ids)})` : "";
+  const gpus = row.gpus ? `, ${row.gpu_ids.length ? `GPU ${ranges(row.gpu_ids)}` : counted(row.gpus, "GPU")}` : "";
+  const share =
+    row.used && ran > 0 ? `, ${Math.round((row.used.cpu_secs * 100000) / (ran * row.cpus))} % of its CPUs` : "";
+  return [
+    [row.start ? "Allocation" : "Request", `${counted(row.cpus, "CPU")}${cpus}, ${memory(row.mem_mb)}${gpus}`],
+    ["Partition", row.partition],
+    ["User", row.user],
+    ["Submitted", at(row.submit)],
+    ["Expected start", at(row.expected)],
+    ["Started", at(row.start)],
+    ["Ended", at(row.end)],
+    ["Elapsed", row.start ? span(ran) : ""],
+    ["Time limit", row.limit_secs ? span(row.limit_secs * 1000) : "none"],
+    ["CPU time", row.used ? `${span(row.used.cpu_secs * 1000)}${share}` : ""],
+    ["Peak memory", row.used ? `${memory(row.used.mem_mb)} of ${memory(row.mem_mb)}` : ""],
+    ["GPU use", row.used?.gpu_percent === null || !row.used ? "" : `${row.used.gpu_percent} %`],
+    ["Exit code", isOver(row) ? row.exit : ""],
+    ["Restarts", row.restarts ? String(row.restarts) : ""],
+    ["Output", details.std_out],
+    ["Errors", details.std_err === details.std_out ? "" : details.std_err],
+  ].filter(([, value]) => value !== "");
+}
+
+// The title and the badge already say which job it is and its state. Times are in the server's time zone.
+const shortened = (text, zone) =>
+  text
+    .replace(/^Job \S+ \(.*?\) is [A-Z_]+[.,] (\w)/s, (_, letter) => letter.toUpperCase())
+    .replace(/\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d/g, (iso) => at(Date.parse(`${iso}Z`) - zone * 1000) || iso);
+
+// Formats the output of `slotd why`: for a pending job, also its blockers and their remedies.
+export function reasons({ why, zone_secs: zone }) {
+  const lines = why.sentences.map((text, i) => ({ key: `says ${i}`, text: shortened(text, zone) }));
+  why.blockers.forEach((one, i) => {
+    lines.push({
+      key: `keeps ${i}`,
+      text: `${one.text.charAt(0).toUpperCase()}${one.text.slice(1)} (${one.reason})`,
+      is_key: true,
+    });
+    if (one.remedy) lines.push({ key: `change ${i}`, text: `To change this: ${one.remedy}` });
+  });
+  for (const [i, text] of (why.stderr?.last_lines ?? []).entries())
+    lines.push({ key: `error ${i}`, text: `standard error: ${text}` });
+  return lines;
+}
+
+const cells = (tr, values) => {
+  tr.append(...values.slice(tr.children.length).map((value, i) => el(tr.children.length + i ? "td" : "th", {})));
+  values.forEach((value, i) => {
+    if (typeof value === "string") say(tr.children[i], value);
+    else if (!tr.children[i].firstChild || tr.state !== value.state) tr.children[i].replaceChildren(...value.nodes);
+  });
+};
+
+export const STEP_HEADS = ["Step", "Name", "State", "Tasks", "Elapsed", "CPU time", "Peak memory", "Exit"];
+export function fillStep(tr, step, now) {
+  cells(tr, [
+    step.id,
+    step.name,
+    step.state,
+    String(step.tasks),
+    span((step.end ?? now) - step.start),
+    step.used ? span(step.used.cpu_secs * 1000) : "",
+    step.used ? bytes(step.used.mem_mb * (1 << 20)) : "",
+    step.end ? step.exit : "",
+  ]);
+}
+
+export const TASK_HEADS = ["Task", "State", "Started", "Elapsed", "Exit"];
+export function fillTask(tr, row, now) {
+  cells(tr, [
+    { state: row.label, nodes: [link(row)] },
+    { state: row.state, nodes: [badge(row)] },
+    at(row.start),
+    row.start ? span(elapsed(row, now)) : "",
+    row.end ? row.exit : "",
+  ]);
+  tr.state = row.state;
+}

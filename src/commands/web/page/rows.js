@@ -1,0 +1,204 @@
+// A row of the queue: a job, or an array with its progress.
+
+import { attribute, el, link, say, vary } from "./dom.js";
+import { openMenu } from "./menu.js";
+import { endOf, isClose, linked, sentence } from "./sentence.js";
+import { codeOf, hasFailed, iconOf, isOver, kindOf, labelOf } from "./states.js";
+import { at, clock, elapsed, memory, ranges, span } from "./words.js";
+
+const cell = (name, ...content) => el("div", { role: "cell", class: name }, ...content);
+
+// An amount in use, of the requested amount, above a bar.
+function amount(name) {
+  const [now, of, bar] = [el("b"), el("span"), el("i", { class: "bar" })];
+  const whole = cell(`num ${name}`, now, of, bar);
+  whole.tell = (text, rest, part, full) => {
+    say(now, text);
+    say(of, rest);
+    bar.hidden = part === undefined;
+    if (part !== undefined) vary(bar, { part: `${Math.round(Math.min(1, part) * 100)}%` });
+    whole.classList.toggle("full", Boolean(full));
+  };
+  return whole;
+}
+
+export function make(view) {
+  const pick = el("input", { type: "checkbox", onchange: (event) => view.pick(tr.item, event.target.checked) });
+  const button = el(
+    "button",
+    {
+      type: "button",
+      class: "menu",
+      "aria-haspopup": "menu",
+      "aria-expanded": "false",
+      onclick: () => openMenu(button, [tr.item.row], tr.item.row.name || tr.item.row.label),
+    },
+    "⋯",
+  );
+  const tr = el("div", {
+    role: "row",
+    class: "row",
+    oncontextmenu: (event) => {
+      event.preventDefault();
+      openMenu(button, [tr.item.row], tr.item.row.name);
+    },
+  });
+  Object.assign(tr, {
+    pick,
+    button,
+    open: link({ target: "" }, ""),
+    state: cell("state"),
+    number: cell("id one-line"),
+    why: cell("why one-line"),
+    cpus: amount("cpus"),
+    mem: amount("mem"),
+    gpu: amount("gpu"),
+    time: amount("time"),
+    at: cell("num at"),
+  });
+  tr.open.classList.add("one-line");
+  tr.name = cell("name", tr.open);
+  tr.append(
+    cell("pick", pick),
+    tr.state,
+    tr.number,
+    tr.name,
+    tr.why,
+    tr.cpus,
+    tr.mem,
+    tr.gpu,
+    tr.time,
+    tr.at,
+    cell("act", button),
+  );
+  return tr;
+}
+
+function usage(tr, row) {
+  const [used, busy] = [row.used, row.busy_cpus];
+  if (row.state === "PENDING") {
+    tr.cpus.tell(String(row.cpus), "");
+    tr.mem.tell(memory(row.mem_mb), "");
+    tr.gpu.tell(row.gpus ? String(row.gpus) : "", "");
+    tr.time.tell(row.limit_secs ? span(row.limit_secs * 1000) : "no limit", "");
+    return;
+  }
+  const has = busy !== null && busy !== undefined;
+  tr.cpus.tell(has ? busy.toFixed(1) : "", `${has ? " of " : ""}${row.cpus}`, has ? busy / row.cpus : undefined);
+  const gb = (mb) => (row.mem_mb < 1024 ? String(Math.round(mb)) : (mb / 1024).toFixed(1));
+  tr.mem.tell(
+    used ? gb(used.mem_mb) : "",
+    `${used ? " of " : ""}${memory(row.mem_mb)}`,
+    used ? used.mem_mb / row.mem_mb : undefined,
+    used && used.mem_mb > row.mem_mb * 0.95,
+  );
+  const gpu = used?.gpu_percent;
+  const names = row.gpu_ids.length ? `GPU ${ranges(row.gpu_ids)}` : row.gpus ? `of ${row.gpus}` : "";
+  const known = gpu !== null && gpu !== undefined && row.gpus > 0;
+  tr.gpu.tell(known ? `${gpu} %` : "", names ? ` ${names}` : "", known ? gpu / 100 / row.gpus : undefined);
+  tick(tr, row);
+}
+
+// Updates the elapsed time.
+export function tick(tr, row = tr.item?.row) {
+  if (!row || tr.item.array || row.state === "PENDING") return;
+  const [ms, limit] = [elapsed(row, clock()), row.limit_secs * 1000];
+  tr.time.tell(
+    span(ms),
+    limit && !isOver(row) ? ` of ${span(limit)}` : "",
+    limit && !isOver(row) ? ms / limit : undefined,
+    isClose(row),
+  );
+  if (!isOver(row)) say(tr.why, sentence(row));
+}
+
+function when(row) {
+  if (isOver(row)) return at(row.end);
+  return row.state === "PENDING" ? at(row.expected) || "–" : at(endOf(row)) || "–";
+}
+
+function reason(tr, row) {
+  const text = sentence(row);
+  if (isOver(row))
+    tr.why.replaceChildren(
+      hasFailed(row) ? el("b", {}, labelOf(row)) : labelOf(row),
+      text && text !== labelOf(row) ? ` ${text}` : "",
+    );
+  else tr.why.replaceChildren(...(row.state === "PENDING" ? linked(text) : [text]));
+  const warns = isClose(row);
+  tr.why.classList.toggle("warn", warns);
+  const slurm = row.state === "PENDING" || isOver(row) ? row.reason : "";
+  attribute(tr.why, "title", [text, slurm === "None" ? "" : slurm].filter(Boolean).join(" · "));
+}
+
+// The progress of an array in words and as a bar.
+function progress(tr, item) {
+  const { total, waiting, running, failed } = item.progress;
+  const done = Math.max(0, total - waiting - running - failed);
+  tr.parts ??= el(
+    "span",
+    { class: "parts", "aria-hidden": "true" },
+    ...["completed", "failed", "running"].map((kind) => el("i", { "data-kind": kind })),
+  );
+  tr.words ??= el("span", { class: "one-line" });
+  if (!tr.parts.isConnected) tr.why.replaceChildren(el("span", { class: "stack" }, tr.parts, tr.words));
+  [done, failed, running].forEach((count, i) =>
+    vary(tr.parts.children[i], { part: `${(count / Math.max(1, total)) * 100}%` }),
+  );
+  const words = [
+    `${done} of ${total} done`,
+    failed && `${failed} failed`,
+    running && `${running} running`,
+    waiting && `${waiting} pending`,
+  ];
+  say(tr.words, words.filter(Boolean).join(", "));
+  attribute(tr.why, "title", tr.words.textContent);
+}
+
+function updateArray(tr, item, view) {
+  tr.tasks ??= el("button", { type: "button", class: "tasks", onclick: () => view.toggle(tr.item.array) });
+  if (!tr.tasks.isConnected) tr.name.append(tr.tasks);
+  const expanded = view.isOpen(item.array);
+  say(tr.tasks, `${item.progress.total} tasks ${expanded ? "▴" : "▾"}`);
+  attribute(tr.tasks, "aria-expanded", String(expanded));
+  attribute(tr.tasks, "aria-label", `${item.progress.total} tasks of array ${item.array}`);
+  attribute(tr, "data-array", item.array);
+  progress(tr, item);
+  const row = item.first;
+  tr.cpus.tell("", String(row.cpus));
+  tr.mem.tell("", memory(row.mem_mb));
+  tr.gpu.tell("", row.gpus ? String(row.gpus) : "");
+  tr.time.tell("", row.limit_secs ? `${span(row.limit_secs * 1000)} each` : "");
+  say(tr.at, item.group === "ended" ? at(row.end) : item.group === "pending" ? at(row.expected) || "–" : "");
+}
+
+// Updates a row to its item. An item whose row has kept its identity has not changed, except perhaps its turn.
+export function update(tr, item, view) {
+  const { row } = item;
+  const is_picked = view.isPicked(item);
+  if (tr.pick.checked !== is_picked) tr.pick.checked = is_picked;
+  attribute(tr, "data-selected", is_picked && "");
+  const same = tr.item && !item.array && tr.item.row === row && tr.turn === row.turn && tr.item.inside === item.inside;
+  tr.item = item;
+  tr.turn = row.turn;
+  if (same) return;
+  const kind = kindOf(row);
+  if (tr.shape !== `${kind} ${codeOf(row)}`) tr.state.replaceChildren(iconOf(row));
+  tr.shape = `${kind} ${codeOf(row)}`;
+  attribute(tr, "data-kind", kind);
+  attribute(tr, "data-state", row.state);
+  attribute(tr, "data-job", item.array ? undefined : row.label);
+  attribute(tr, "data-label", row.label);
+  tr.className = `row${isOver(row) ? " ended" : row.state === "PENDING" ? " pending" : ""}${item.inside ? " inside" : ""}`;
+  say(tr.number, item.inside ? `_${row.label.split("_")[1] ?? row.label}` : row.label);
+  attribute(tr.number, "title", row.label);
+  say(tr.open, row.name || row.label);
+  attribute(tr.open, "title", row.name);
+  attribute(tr.open, "href", `#/job/${encodeURIComponent(row.target)}`);
+  attribute(tr.pick, "aria-label", `select job ${row.label}`);
+  attribute(tr.button, "aria-label", `actions of job ${row.label}`);
+  if (item.array) return void updateArray(tr, item, view);
+  reason(tr, row);
+  usage(tr, row);
+  say(tr.at, when(row));
+}
