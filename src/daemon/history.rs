@@ -327,8 +327,9 @@ impl<H: Remover> Cleaner<H> {
     /// Deletes the earlier runs of unended jobs that ended before `before`, or counts them. A recurring
     /// job never ends, so its runs are not deleted with it.
     async fn remove_runs(&self, before: Timestamp, dry_run: bool) -> Result<u64, HistoryError> {
-        if dry_run {
-            return self.read(move |reader| reader.runs_before(before)).await;
+        let old = self.read(move |reader| reader.runs_before(before)).await?;
+        if dry_run || old == 0 {
+            return Ok(old);
         }
         let mut removed = 0;
         loop {
