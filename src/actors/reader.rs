@@ -177,21 +177,31 @@ pub fn ended_facts(reader: &mut Reader, ids: &[JobId]) -> Result<Vec<EndedJob>, 
         return Ok(Vec::new());
     }
     let filter = JobQuery::of(ids.iter().copied().map(JobRef::job).collect());
-    let fact = |job: Job| {
-        let ended = job.run.end.filter(|_| job.run.state.is_terminal())?;
-        let array = match job.role {
-            ArrayRole::Task { array_job, task } => Some((array_job, task)),
-            _ => None,
-        };
-        Some(EndedJob {
+    let mut facts = Vec::new();
+    for job in reader.accounting(&filter)? {
+        let Some(ended) = job.run.end.filter(|_| job.run.state.is_terminal()) else { continue };
+        let fact = EndedJob {
             id: job.id,
-            array,
+            array: None,
             ok: job.run.state == JobState::Ended(End::Completed),
             start: job.run.start,
             ended,
-        })
-    };
-    Ok(reader.accounting(&filter)?.into_iter().filter_map(fact).collect())
+        };
+        match (&job.role, job.compact_tasks()) {
+            (ArrayRole::Task { array_job, task }, _) => {
+                facts.push(EndedJob { array: Some((*array_job, *task)), ..fact });
+            }
+            // Tasks that were cancelled together before they started have one record.
+            (_, Some(tasks)) => {
+                let array = job.array_job_id().unwrap_or(job.id);
+                facts.extend(
+                    tasks.iter().map(|task| EndedJob { array: Some((array, task)), ..fact }),
+                );
+            }
+            (_, None) => facts.push(fact),
+        }
+    }
+    Ok(facts)
 }
 
 #[cfg(test)]
