@@ -299,16 +299,3 @@ fn dependencies_are_checked_at_submission() {
     }
     assert!(slotd.all_records().is_empty());
 }
-
-#[test]
-fn tasks_cancelled_together_before_a_restart_count_as_ended() {
-    let mut slotd = Slotd::start();
-    let array = slotd.wrap(&["-H", "-a", "0-2", "-o", "/dev/null"], "true");
-    let dependent = slotd.wrap(&[&format!("-dafter:{array}")], "true");
-    slotd.line(&format!("scancel {array}_[0-1]")).ok();
-    slotd.kill9();
-    slotd.start_daemon();
-    slotd.wait_reason(dependent, "Dependency");
-    slotd.line(&format!("scancel {array}_2")).ok();
-    slotd.wait_state(dependent, "COMPLETED");
-}
