@@ -16,7 +16,7 @@ use slotd_model::change::LaunchTexts;
 use slotd_model::query::JobQuery;
 use slotd_model::source::Kept;
 use slotd_model::view::JobView;
-use slotd_model::{ArrayRole, End, Job, JobId, JobRef, JobState, StepId};
+use slotd_model::{Job, JobId, JobRef, StepId};
 use slotd_sched::{EndedJob, view_of, view_without_own_step};
 use slotd_store::{Reader, StoreError};
 
@@ -177,31 +177,7 @@ pub fn ended_facts(reader: &mut Reader, ids: &[JobId]) -> Result<Vec<EndedJob>, 
         return Ok(Vec::new());
     }
     let filter = JobQuery::of(ids.iter().copied().map(JobRef::job).collect());
-    let mut facts = Vec::new();
-    for job in reader.accounting(&filter)? {
-        let Some(ended) = job.run.end.filter(|_| job.run.state.is_terminal()) else { continue };
-        let fact = EndedJob {
-            id: job.id,
-            array: None,
-            ok: job.run.state == JobState::Ended(End::Completed),
-            start: job.run.start,
-            ended,
-        };
-        match (&job.role, job.compact_tasks()) {
-            (ArrayRole::Task { array_job, task }, _) => {
-                facts.push(EndedJob { array: Some((*array_job, *task)), ..fact });
-            }
-            // Tasks that were cancelled together before they started have one record.
-            (_, Some(tasks)) => {
-                let array = job.array_job_id().unwrap_or(job.id);
-                facts.extend(
-                    tasks.iter().map(|task| EndedJob { array: Some((array, task)), ..fact }),
-                );
-            }
-            (_, None) => facts.push(fact),
-        }
-    }
-    Ok(facts)
+    Ok(reader.accounting(&filter)?.iter().flat_map(EndedJob::of).collect())
 }
 
 #[cfg(test)]

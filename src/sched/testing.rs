@@ -14,7 +14,7 @@ use slotd_model::qos;
 use slotd_model::request::{JobKind, JobRequest, MemRequest, Sharing};
 use slotd_model::run::Run;
 use slotd_model::topology::{Place, Topology};
-use slotd_model::{ArrayRole, End, Job, JobId, JobRef, JobState, Partition, TaskSet};
+use slotd_model::{Job, JobId, JobRef, Partition, TaskSet};
 use slotd_parse::hours::Zone;
 use std::collections::BTreeMap;
 
@@ -230,28 +230,6 @@ impl Stored {
 
     /// Returns the database's records of ended jobs.
     pub fn ended(&self) -> Vec<EndedJob> {
-        let mut facts = Vec::new();
-        for job in self.jobs.values().filter(|job| job.run.state.is_terminal()) {
-            let fact = EndedJob {
-                id: job.id,
-                array: None,
-                ok: job.run.state == JobState::Ended(End::Completed),
-                start: job.run.start,
-                ended: job.run.end.unwrap_or(job.submit),
-            };
-            match (&job.role, job.compact_tasks()) {
-                (ArrayRole::Task { array_job, task }, _) => {
-                    facts.push(EndedJob { array: Some((*array_job, *task)), ..fact });
-                }
-                (_, Some(tasks)) => {
-                    let array = job.array_job_id().unwrap_or(job.id);
-                    facts.extend(
-                        tasks.iter().map(|task| EndedJob { array: Some((array, task)), ..fact }),
-                    );
-                }
-                (_, None) => facts.push(fact),
-            }
-        }
-        facts
+        self.jobs.values().flat_map(EndedJob::of).collect()
     }
 }

@@ -13,7 +13,8 @@ use slotd_model::reservation::{self, Reservation};
 use slotd_model::resize::PartChange;
 use slotd_model::tres::Allocation;
 use slotd_model::{
-    ExitRecord, Job, JobId, JobRequest, Partition, Refusal, StepId, StepKey, Timestamp,
+    ArrayRole, End, ExitRecord, Job, JobId, JobRequest, JobState, Partition, Refusal, StepId,
+    StepKey, Timestamp,
 };
 use slotd_parse::hours::Zone;
 
@@ -286,6 +287,30 @@ pub struct EndedJob {
     /// When it began to run; `None` if it never did.
     pub start: Option<Timestamp>,
     pub ended: Timestamp,
+}
+
+impl EndedJob {
+    /// Returns the facts in a record, with one entry per array task; none if it has not ended. Tasks
+    /// that ended together before they started share a record.
+    pub fn of(job: &Job) -> Vec<EndedJob> {
+        let Some(ended) = job.run.end.filter(|_| job.run.state.is_terminal()) else {
+            return Vec::new();
+        };
+        let fact = EndedJob {
+            id: job.id,
+            array: None,
+            ok: job.run.state == JobState::Ended(End::Completed),
+            start: job.run.start,
+            ended,
+        };
+        let array = job.array_job_id().unwrap_or(job.id);
+        let of_task = |task| EndedJob { array: Some((array, task)), ..fact };
+        match (&job.role, job.compact_tasks()) {
+            (ArrayRole::Task { task, .. }, _) => vec![of_task(*task)],
+            (_, Some(tasks)) => tasks.iter().map(of_task).collect(),
+            (_, None) => vec![fact],
+        }
+    }
 }
 
 /// How the processes of a job ended.

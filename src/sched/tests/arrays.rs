@@ -140,6 +140,17 @@ fn a_requeued_array_starts_its_tasks_in_order_again() {
 }
 
 #[test]
+fn tasks_that_share_a_record_are_known_one_by_one() {
+    let mut d = Double::new(6, 1000, 0);
+    let array = d.submit(ask().array(0, 2, None));
+    assert_eq!(EndedJob::of(&d.store.jobs[&array]), []);
+    d.act(|core, cx| core.cancel(&JobRef::job(array), 1000, cx)).unwrap();
+    let facts = EndedJob::of(&d.store.jobs[&array]);
+    let tasks: Vec<_> = facts.iter().map(|fact| (fact.array, fact.ok)).collect();
+    assert_eq!(tasks, [0, 1, 2].map(|task| (Some((array, task)), false)));
+}
+
+#[test]
 fn single_tasks_of_a_cancelled_pending_array_can_be_requeued() {
     let mut d = Double::new(6, 1000, 0);
     let array = d.submit(ask().array(0, 5, None));
