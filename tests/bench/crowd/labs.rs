@@ -24,6 +24,9 @@ const CPUS: u32 = 8;
 const KINDS: u32 = 48;
 /// An account whose jobs can never run.
 const CONFIG: &str = "[[limit]]\naccount = \"full\"\njobs = 0\n";
+/// A QOS that may preempt another, and licences.
+const PLANNED: &str = "[[qos]]\nname = \"scavenge\"\n[[qos]]\nname = \"urgent\"\npriority = 1\npreempt = [\"scavenge\"]\n\
+     preempt_mode = \"cancel\"\n[[license]]\nname = \"tool\"\ncount = 3\n";
 
 /// Daemons whose queued jobs mostly cannot start, so that small jobs overtake them.
 pub struct Queues {
@@ -32,14 +35,17 @@ pub struct Queues {
     pub array: Lab,
     /// A daemon with pending jobs of a thousand kinds that wait for memory, other jobs or limits.
     pub mixed: Lab,
+    /// The same queue on a host with reservations, QOS and preemption.
+    pub planned: Lab,
 }
 
 impl Queues {
-    pub fn named(&self) -> [(&'static str, &Lab); 3] {
+    pub fn named(&self) -> [(&'static str, &Lab); 4] {
         [
             ("empty queue", &self.empty),
             ("1,000,000 tasks pending", &self.array),
             ("100,000 mixed pending", &self.mixed),
+            ("100,000 with reservations and preemption", &self.planned),
         ]
     }
 }
@@ -63,7 +69,7 @@ pub struct Labs {
 impl Labs {
     pub fn queues(&mut self) -> &mut Queues {
         self.queues.get_or_insert_with(|| {
-            let array = crowded();
+            let array = crowded(CONFIG);
             let tasks = format!("0-{}", TASKS - 1);
             array.run(
                 "sbatch",
@@ -82,7 +88,7 @@ impl Labs {
                     "true",
                 ],
             );
-            Queues { empty: crowded(), array, mixed: mixed() }
+            Queues { empty: crowded(CONFIG), array, mixed: mixed(CONFIG), planned: planned() }
         })
     }
 
@@ -103,8 +109,8 @@ impl Labs {
 
 /// Starts a daemon with a job that uses almost all memory, so that larger jobs have to wait. CPUs
 /// are free, so the scheduler has to examine every shape.
-fn crowded() -> Lab {
-    let lab = Lab::with(CPUS, CONFIG);
+fn crowded(config: &str) -> Lab {
+    let lab = Lab::with(CPUS, config);
     let memory: u64 = lab
         .run("sinfo", &["-h", "-o", "%m"])
         .trim()
@@ -118,8 +124,8 @@ fn crowded() -> Lab {
 
 /// Starts a [`crowded`] daemon with [`MANY`] jobs. A third each waits for memory, for the end of
 /// another job and for a limit.
-fn mixed() -> Lab {
-    let mut lab = crowded();
+fn mixed(config: &str) -> Lab {
+    let mut lab = crowded(config);
     for kind in 0..KINDS {
         let (cpus, limit) = ((1 + kind % 7).to_string(), (1 + kind % 11).to_string());
         let waits: &[&str] = match kind % 3 {
@@ -142,6 +148,32 @@ fn mixed() -> Lab {
             last = 999 + MANY,
         ),
     );
+    lab
+}
+
+/// Starts a daemon like [`mixed`] with two reservations that have not begun. One repeats daily.
+fn planned() -> Lab {
+    let lab = mixed(&[CONFIG, PLANNED].concat());
+    for (name, start, flags) in
+        [("once", "now+2hours", "MAINT"), ("daily", "now+5hours", "DAILY,IGNORE_JOBS")]
+    {
+        let names = [format!("ReservationName={name}"), format!("StartTime={start}")];
+        let [name, start] = &names;
+        let flags = format!("Flags={flags}");
+        lab.run(
+            "scontrol",
+            &[
+                "create",
+                "reservation",
+                name,
+                start,
+                "Duration=30",
+                "Nodes=ALL",
+                "Users=root",
+                &flags,
+            ],
+        );
+    }
     lab
 }
 
