@@ -268,6 +268,7 @@ impl Core {
                         steps: Vec::new(),
                     };
                     self.records.edit(id, |job| job.hold = hold);
+                    self.forget_recurrence(id);
                     self.back_to_queue(id, Some(run), None, &known, cx);
                 }
             }

@@ -11,6 +11,7 @@ use slotd_model::change::Change;
 use slotd_model::cron::{CronEntry, Crontab, Recurrence};
 use slotd_model::{Job, JobId, JobState, Reason, Refusal, Timestamp, qos};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// An entry to install: a job, and its lines in the file.
 #[derive(Debug, Clone, Default)]
@@ -136,6 +137,25 @@ impl Core {
             }
         }
         self.notifications.set_quiet(false);
+    }
+
+    /// Makes an entry that no crontab lists an ordinary job.
+    pub(super) fn forget_recurrence(&mut self, id: JobId) {
+        let recurs = self.job(id).is_some_and(|job| job.request.recurrence.is_some());
+        if recurs && !self.crontabs.lists(id) {
+            self.records.edit(id, |job| Arc::make_mut(&mut job.request).recurrence = None);
+        }
+    }
+
+    /// Cancels a waiting entry that no crontab lists: it was about to start when it was removed, and
+    /// was not launched.
+    pub(super) fn drop_if_removed(&mut self, id: JobId, cx: &mut Cx) {
+        let Some(job) = self.job(id) else { return };
+        let (owner, is_entry) = (job.request.uid, job.request.recurrence.is_some());
+        if is_entry && job.run.state == JobState::Pending && !self.crontabs.lists(id) {
+            let ending = Ending::cancelled(Reason::CancelledByUser, Some(owner));
+            self.end_pending(id, ending, cx);
+        }
     }
 
     /// Returns when the job runs next, if it recurs after the current run.

@@ -323,6 +323,7 @@ impl Core {
         known: &Known,
         cx: &mut Cx,
     ) {
+        let has_run = run.is_some();
         self.records.close_steps(id, End::Cancelled, cx.now, cx);
         self.records.take_over_limit(id);
         if !self.transition(id, JobState::Pending, cx.now) {
@@ -373,6 +374,9 @@ impl Core {
         self.records.save(id, cx);
         cx.out.effects.push(Effect::Requeued(id));
         self.drop_if_late(id, cx);
+        if !has_run {
+            self.drop_if_removed(id, cx);
+        }
     }
 
     /// Cancels a pending job that can no longer end before its deadline.

@@ -196,12 +196,26 @@ fn a_new_crontab_ends_the_entries_of_the_old_one() {
     // Requeued by hand, it runs once more, but does not recur.
     d.act(|core, cx| core.requeue(&JobRef::job(running), false, &[], cx)).expect("it has ended");
     d.plan();
+    d.end(running, EndCause::NeverLaunched, ExitCode::OK);
+    assert_eq!(d.state(running), JobState::Pending);
+    d.plan();
     d.exit(running, 0);
     assert_eq!(d.state(running), JobState::Ended(End::Completed));
     d.act(|core, cx| core.remove_crontab(USER, cx));
     assert_eq!((shown(&d), d.state(new[0])), (None, JobState::Ended(End::Cancelled)));
     assert!(d.store.crontabs.is_empty());
     d.act(|core, cx| core.remove_crontab(USER, cx));
+}
+
+#[test]
+fn an_entry_that_was_removed_before_its_launch_does_not_run() {
+    let mut d = Double::new(4, 1000, 0);
+    let [job] = *install(&mut d, &[("* * * * *", ask())]) else { panic!("one entry") };
+    d.wait(60);
+    assert_eq!(d.state(job), JobState::Running);
+    d.act(|core, cx| core.remove_crontab(USER, cx));
+    d.end(job, EndCause::NeverLaunched, ExitCode::OK);
+    assert_eq!(d.state(job), JobState::Ended(End::Cancelled));
 }
 
 #[test]
