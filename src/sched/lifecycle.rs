@@ -82,9 +82,10 @@ impl Core {
                 self.finish(id, ending, record.usage, record.ended, cx);
             }
             // The limit was reached, regardless of how the processes then ended, and of whether a
-            // daemon saw it.
+            // daemon saw it. A job that had ended before, while no daemon ran, did not reach it.
             JobState::Completing
-                if matches!(cause, EndCause::Exited | EndCause::Stopped | EndCause::NodeFailed) =>
+                if matches!(cause, EndCause::Exited | EndCause::Stopped | EndCause::NodeFailed)
+                    && !(cause == EndCause::Exited && job.run.stopped_at > Some(record.ended)) =>
             {
                 self.end_running(id, record, EndCause::TimeLimit, cx);
             }

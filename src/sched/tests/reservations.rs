@@ -1,6 +1,7 @@
 //! The owner's reservations: what they keep from other jobs, and what they give their own.
 
 use super::double::Double;
+use crate::EndCause;
 use crate::testing::{Ask, T0, ask};
 use crate::types::Effect;
 use slotd_model::job::Hold;
@@ -8,7 +9,7 @@ use slotd_model::qos::TresLimit;
 use slotd_model::reservation::{
     Flag, How, Length, ReservationAsk, ReservationFault, ReservationOrder, Share,
 };
-use slotd_model::{JobId, JobRef, JobState, Reason, Refusal, Timestamp};
+use slotd_model::{End, ExitCode, ExitRecord, JobId, JobRef, JobState, Reason, Refusal, Timestamp};
 
 fn after(secs: u64) -> Timestamp {
     Timestamp::from_secs(T0).plus_secs(secs)
@@ -192,6 +193,23 @@ fn the_end_stops_jobs_inside_and_holds_those_that_wait() {
     assert_eq!(d.reason(other), Reason::Reservation);
     at(&mut d, 120);
     assert_eq!(d.state(other), JobState::Running);
+}
+
+#[test]
+fn a_job_that_ended_before_its_reservation_is_completed_whenever_that_is_learned() {
+    let (early, late) = (JobState::Ended(End::Completed), JobState::Ended(End::Timeout));
+    for (ended, state) in [(59, early), (61, late)] {
+        let mut d = Double::new(4, 1000, 0);
+        create(&mut d, asked("half", 0, 60, cpus(2))).unwrap();
+        let job = d.submit(inside(ask().cpus(2), "half"));
+        d.plan();
+        at(&mut d, 60);
+        assert!(stopped(&d, job));
+        let record = ExitRecord::gone(ExitCode::OK, after(ended));
+        d.act(|core, cx| core.on_job_ended(job, record, EndCause::Exited, cx));
+        assert_eq!(d.state(job), state, "ended after {ended} s");
+        assert_eq!(d.core.job(job).unwrap().run.system_comment, None);
+    }
 }
 
 #[test]
