@@ -10,6 +10,7 @@
 //!   starts;
 //! * no run of a job has two processes;
 //! * no CPU or GPU has two processes, memory suffices, and no job runs beside an exclusive one;
+//! * an entry of a crontab has one job, which runs once for each of its times (`crontab`);
 //! * no job starts before its begin time, before its dependency, or after its cancel was answered;
 //! * a process exists only for a run that the database contains;
 //! * every request is answered once no commit waits for the disk, and immediately while the disk
@@ -50,6 +51,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{Semaphore, watch};
 
+mod crontab;
 mod disk;
 
 use disk::{Disk, StoreMessage};
@@ -180,6 +182,8 @@ struct World {
     begun: BTreeSet<JobId>,
     /// Refused submissions, by the comments of their jobs.
     refused: BTreeSet<String>,
+    /// The time of the last run of each entry of a crontab.
+    recurred: BTreeMap<JobId, Timestamp>,
     /// Requests that the current daemon has not answered.
     unanswered: u32,
     /// The daemon dies before it does anything else.
@@ -378,6 +382,7 @@ impl World {
         }
         self.log(|| format!("job {} ({:?}) run {} starts", job.id, job.role, job.run.restarts));
         self.check_start(&job);
+        self.check_recurrence(&job);
         self.stats.launched += 1;
         let begun = NOW.get();
         let secs = if self.chance(20) { 0 } else { self.rng.i64(1..200) };
@@ -706,6 +711,7 @@ impl Play {
             promises: BTreeMap::new(),
             begun: BTreeSet::new(),
             refused: BTreeSet::new(),
+            recurred: BTreeMap::new(),
             unanswered: 0,
             doomed: false,
             is_calm: false,
@@ -759,6 +765,7 @@ impl Play {
         let next = JobId(stored.jobs.keys().next_back().map_or(1, |id| id.0 + 1));
         let mut core = Core::recover(self.config.clone(), jobs, stored.ended(), next, clock());
         core.recall_memos(stored.memos.clone().into_iter().collect(), clock());
+        core.recall_crontabs(stored.crontabs.clone().into_iter().collect());
         core.set_clock(moment().base);
         let mut cx = Cx::at(clock());
         for job in core.records().ran_before(None) {
@@ -1004,11 +1011,12 @@ impl Play {
                 self.control(id, ControlAction::Update(vec![update]));
             }
             95 => self.control(id, ControlAction::Update(vec![Update::TimeLimit(Some(500))])),
-            96..98 => {
+            96 => {
                 let licenses = self.world.borrow_mut().some_licenses().to_owned();
                 let update = Update::Text(KeptText::Licenses, licenses);
                 self.control(id, ControlAction::Update(vec![update]));
             }
+            97 => self.change_crontab(),
             98 => self.reserve(),
             _ => self.control(id, ControlAction::Top),
         }
@@ -1091,6 +1099,7 @@ impl Play {
             world.is_calm = true;
             world.disk.fault = None;
         }
+        self.remove_crontab();
         let mut quiet = 0;
         for _ in 0..100_000 {
             self.world.borrow_mut().commit(usize::MAX);
@@ -1146,6 +1155,7 @@ impl Play {
         let active = sound.expect("the invariants hold");
         let mut world = self.world.borrow_mut();
         world.begun.extend(active);
+        world.check_crontab();
         let waits_for_disk = world.disk.waiting() > 0 && !world.disk.is_known_faulty();
         assert!(
             waits_for_disk || world.unanswered == 0,
