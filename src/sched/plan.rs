@@ -3,6 +3,7 @@
 use super::choice::Choice;
 use super::core::Core;
 use super::line::backfill::{Round, Verdict};
+use super::line::preempt::Bid;
 use super::line::queue::QueueKey;
 use super::resources::capacity::{CpuSharing, Part};
 use super::types::{Cx, Effect};
@@ -85,16 +86,10 @@ impl Core {
             let Some(record) = self.records.get(key.id) else { continue };
             let Some(choice) = self.open_choice(record, key, cx.now) else { continue };
             let want = choice.want();
-            let (lacks, part) = (
-                self.resources.lacks_readings(&want, cx.now),
-                round.passing(
-                    Some(key.id),
-                    &want,
-                    choice.limit_secs,
-                    self.resources.ledger().capacity(),
-                    self.resources.host(),
-                ),
-            );
+            let (capacity, host) = (self.resources.ledger().capacity(), self.resources.host());
+            let (job, limit_secs) = (Some(key.id), choice.limit_secs);
+            let part = round.passing(&Bid { job, want: &want, limit_secs, capacity, host });
+            let lacks = self.resources.lacks_readings(&want, cx.now);
             if lacks.is_any() {
                 // The answer triggers a round.
                 self.resources.want_readings(lacks);

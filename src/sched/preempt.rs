@@ -8,7 +8,7 @@ use super::choice::Choice;
 use super::core::Core;
 use super::ending::Ending;
 use super::line::backfill::Round;
-use super::line::preempt::{Victim, Victims};
+use super::line::preempt::{Bid, Victim, Victims};
 use super::line::queue::{QueueKey, rank};
 use super::types::{Cx, Effect, EndCause, StopCause};
 use slotd_model::preempt::{Means, PreemptMode, Preempted};
@@ -79,14 +79,16 @@ impl Core {
         let (capacity, host) = (self.resources.ledger().capacity(), self.resources.host());
         let places = &record.places;
         let Some(place) = places.iter().find(|place| place.key == key).cloned() else { return };
+        let job = Some(key.id);
         let starts_elsewhere = || {
             places.iter().filter(|other| other.key > key).any(|other| {
-                let (want, limit) = (other.shape.want(), other.shape.limit);
-                round.passing(Some(key.id), &want, limit, capacity, host).is_some()
+                let (want, limit_secs) = (other.shape.want(), other.shape.limit);
+                round.passing(&Bid { job, want: &want, limit_secs, capacity, host }).is_some()
             })
         };
-        let (want, limit) = (place.shape.want(), place.shape.limit);
-        let Some(room) = round.room(Some(key.id), &want, limit, capacity, host) else { return };
+        let (want, limit_secs) = (place.shape.want(), place.shape.limit);
+        let bid = Bid { job, want: &want, limit_secs, capacity, host };
+        let Some(room) = round.room(&bid) else { return };
         // A job with `--immediate` would not wait until the others have ended.
         let is_in_vain = record.job.request.immediate_secs.is_some()
             || self.records.expanded_by(key.id).is_some()

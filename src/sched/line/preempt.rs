@@ -46,6 +46,17 @@ pub(crate) struct Victims {
     preempts: Vec<Vec<usize>>,
 }
 
+/// A job that might start, and what is free.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Bid<'a> {
+    /// The job whose own reservation does not count; `None` for any job with these needs.
+    pub job: Option<JobId>,
+    pub want: &'a Want<'a>,
+    pub limit_secs: Option<u64>,
+    pub capacity: &'a Capacity,
+    pub host: &'a Host,
+}
+
 /// The room for a job that cannot start yet.
 #[derive(Debug)]
 pub(crate) struct Room {
@@ -105,19 +116,12 @@ impl Victims {
 impl Round {
     /// Returns the room that a job could start in if other jobs were gone. `None` if it may preempt
     /// no running job, or if it could not start even then, or only later than a job before it.
-    pub(crate) fn room(
-        &self,
-        job: Option<JobId>,
-        want: &Want,
-        limit_secs: Option<u64>,
-        capacity: &Capacity,
-        host: &Host,
-    ) -> Option<Room> {
+    pub(crate) fn room(&self, bid: &Bid) -> Option<Room> {
         let going: Vec<&Victim> = self.victims.going().collect();
-        let mut gone = self.enough(job, want, limit_secs, capacity, host)?;
+        let mut gone = self.enough(bid)?;
         let fits = |gone: &[&Victim]| {
             let all = [&going, gone].concat();
-            self.part_without(&all, job.as_slice(), want, limit_secs, capacity, host)
+            self.part_without(&all, bid.job.as_slice(), bid)
         };
         let count = (0..=gone.len()).find(|count| fits(&gone[..*count]).is_some())?;
         gone.truncate(count);
@@ -130,30 +134,21 @@ impl Round {
             }
         }
         let part = fits(&gone)?;
-        let capacity = without(capacity, going.iter().chain(&gone).copied());
-        let means = |victim: &Victim| self.victims.means(victim, &want.place);
+        let capacity = without(Cow::Borrowed(bid.capacity), going.iter().chain(&gone).copied());
+        let means = |victim: &Victim| self.victims.means(victim, &bid.want.place);
         let victims = gone.iter().filter_map(|victim| Some((victim.id, means(victim)?))).collect();
-        Some(Room { part, capacity, victims })
+        Some(Room { part, capacity: capacity.into_owned(), victims })
     }
 
     /// Returns all jobs that a job may preempt if it could start without them; none if those that
     /// are going leave enough.
-    pub(crate) fn enough(
-        &self,
-        job: Option<JobId>,
-        want: &Want,
-        limit_secs: Option<u64>,
-        capacity: &Capacity,
-        host: &Host,
-    ) -> Option<Vec<&Victim>> {
-        let may_preempt = |one: &&Victim| self.victims.means(one, &want.place).is_some();
+    pub(crate) fn enough(&self, bid: &Bid) -> Option<Vec<&Victim>> {
+        let may_preempt = |one: &&Victim| self.victims.means(one, &bid.want.place).is_some();
         let own: Vec<&Victim> = self.victims.all.iter().filter(may_preempt).collect();
-        if own.is_empty() || self.is_behind(job, want, capacity) {
+        if own.is_empty() || self.is_behind(bid) {
             return None;
         }
-        let fits = |gone: &[&Victim]| {
-            self.part_without(gone, job.as_slice(), want, limit_secs, capacity, host)
-        };
+        let fits = |gone: &[&Victim]| self.part_without(gone, bid.job.as_slice(), bid);
         let going: Vec<&Victim> = self.victims.going().collect();
         if fits(&going).is_some() {
             return Some(Vec::new());
@@ -163,24 +158,22 @@ impl Round {
     }
 
     /// Returns whether another job of the line is blocked, and will not start in a moment.
-    fn is_behind(&self, job: Option<JobId>, want: &Want, capacity: &Capacity) -> bool {
-        let line = capacity.line(want.place.partition);
-        let is_other = |kept: &&Kept| kept.line == line && Some(kept.job) != job;
+    fn is_behind(&self, bid: &Bid) -> bool {
+        let line = bid.capacity.line(bid.want.place.partition);
+        let is_other = |kept: &&Kept| kept.line == line && Some(kept.job) != bid.job;
         self.reservations.iter().filter(is_other).any(|kept| kept.claim.is_none())
     }
 
     /// Returns the part that a job would get without these running jobs. The reservations of `own`
     /// do not count.
-    fn part_without(
+    pub(super) fn part_without(
         &self,
         gone: &[&Victim],
         own: &[JobId],
-        want: &Want,
-        limit_secs: Option<u64>,
-        capacity: &Capacity,
-        host: &Host,
+        bid: &Bid,
     ) -> Option<Part> {
-        let limit_secs = self.limit(want, limit_secs, capacity);
+        let Bid { want, capacity, host, .. } = *bid;
+        let limit_secs = self.limit(want, bid.limit_secs, capacity);
         let others = self.reservations.iter().filter(|kept| !own.contains(&kept.job));
         let kept = others
             .map(|kept| &kept.reservation)
@@ -191,12 +184,13 @@ impl Round {
         let mut spares = Vec::new();
         for moment in kept.chain(moments.map(Some)) {
             let moment = moment?;
-            let spare = moment.spare_for(want.place.limits.reservation()).map(Cow::into_owned)?;
+            let spare = moment.spare_for(want.place.limits.reservation())?;
             let still = gone.iter().filter(|one| !moment.is_gone(one.id));
-            spares.push(without(&spare, still.copied()));
+            spares.push(without(spare, still.copied()));
         }
-        let capacity = without(capacity, gone.iter().copied());
-        capacity.pick_in_all(&spares.iter().collect::<Vec<_>>(), want, host)
+        let spares: Vec<&Capacity> = spares.iter().map(Cow::as_ref).collect();
+        let capacity = without(Cow::Borrowed(capacity), gone.iter().copied());
+        capacity.pick_in_all(&spares, want, host)
     }
 
     /// Returns whether a job before this one could start in the room instead.
@@ -219,8 +213,9 @@ impl Round {
         queue.shapes().any(|shape| {
             let first = queue.all_of(shape).find(|other| !has_claim(other.id));
             let Some(first) = first.filter(|first| *first < key) else { return false };
-            let (own, want) = ([key.id, first.id], shape.want());
-            self.part_without(&gone, &own, &want, shape.limit, capacity, host).is_some()
+            let want = shape.want();
+            let bid = Bid { job: None, want: &want, limit_secs: shape.limit, capacity, host };
+            self.part_without(&gone, &[key.id, first.id], &bid).is_some()
         })
     }
 
@@ -242,8 +237,10 @@ impl Round {
 }
 
 /// Returns the resources that are free without these jobs.
-fn without<'a>(capacity: &Capacity, gone: impl Iterator<Item = &'a Victim>) -> Capacity {
-    let mut capacity = capacity.clone();
-    gone.for_each(|victim| capacity.give(&victim.part));
+fn without<'a, 'b>(
+    mut capacity: Cow<'a, Capacity>,
+    gone: impl Iterator<Item = &'b Victim>,
+) -> Cow<'a, Capacity> {
+    gone.for_each(|victim| capacity.to_mut().give(&victim.part));
     capacity
 }
