@@ -51,7 +51,8 @@ impl Core {
 
     fn one_pass(&mut self, cx: &mut Cx) {
         if !self.resources.node().takes_starts() {
-            return self.probe(cx);
+            self.probe(cx);
+            return self.resume_preempted(&self.round(cx.now), cx);
         }
         let mut round = self.round(cx.now);
         while let Some(key) =
@@ -59,6 +60,7 @@ impl Core {
         {
             self.consider(key, &mut round, cx);
         }
+        self.resume_preempted(&round, cx);
     }
 
     /// Begins a pass over the queue.
@@ -131,26 +133,27 @@ impl Core {
             self.line.running(&self.records, self.resources.ledger(), cx.now)
         }) {
             Verdict::Wait if lacks.is_any() => Tried::Waits,
-            Verdict::Wait => {
-                self.make_room(key, round, cx);
-                Tried::Waits
-            }
+            Verdict::Wait => match self.make_room(key, round, cx) {
+                Some(part) => self.start_in(key, part, round, cx),
+                None => Tried::Waits,
+            },
             Verdict::Start(part) if lacks.is_any() => {
                 // It will start in a moment; reserve its resources until then.
                 round.hold(key.id, &part, capacity);
                 self.resources.want_readings(lacks);
                 Tried::Waits
             }
-            Verdict::Start(part) => {
-                if self.start(key.id, part, cx) {
-                    let places = self.records.get(key.id).map_or(&[][..], |record| &record.places);
-                    round.moved(key.id, places);
-                    Tried::Started
-                } else {
-                    Tried::Waits
-                }
-            }
+            Verdict::Start(part) => self.start_in(key, part, round, cx),
         }
+    }
+
+    fn start_in(&mut self, key: QueueKey, part: Part, round: &mut Round, cx: &mut Cx) -> Tried {
+        if !self.start(key.id, part, cx) {
+            return Tried::Waits;
+        }
+        let places = self.records.get(key.id).map_or(&[][..], |record| &record.places);
+        round.moved(key.id, places);
+        Tried::Started
     }
 
     /// Starts a pending record, or one task of a compact record, with this part of the free

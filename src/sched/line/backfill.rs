@@ -242,19 +242,25 @@ impl Round {
         }
         let bid = Bid { job: Some(key.id), want: &want, limit_secs, capacity, host };
         let Some(part) = self.passing(&bid) else { return self.wait() };
+        self.note_start(&part, &bid);
+        Verdict::Start(part)
+    }
+
+    /// Notes that a job starts.
+    pub(super) fn note_start(&mut self, part: &Part, bid: &Bid) {
+        let Bid { want, capacity, host, .. } = *bid;
         // The job's own reservation stays until the end of the pass: nothing becomes free in
         // between.
-        let (now, limit_secs) = (self.now, self.limit(&want, limit_secs, capacity));
+        let (now, limit_secs) = (self.now, self.limit(want, bid.limit_secs, capacity));
         let later = self.moments.iter_mut().filter(|moment| !ends_by(now, moment.at(), limit_secs));
-        later.for_each(|moment| moment.take(&part, host));
+        later.for_each(|moment| moment.take(part, host));
         let delayed = self
             .reservations
             .iter_mut()
             .filter(|kept| !ends_before(now, &kept.reservation, limit_secs));
         delayed
             .filter_map(|kept| kept.reservation.spare.as_mut())
-            .for_each(|spare| spare.take(&part, host));
-        Verdict::Start(part)
+            .for_each(|spare| spare.take(part, host));
     }
 
     /// Returns the reservation that a blocked job gets: the one with the earliest start, among the
@@ -277,9 +283,13 @@ impl Round {
             if !is_blocked {
                 return None;
             }
-            let mut reservation = reserve(&want, &free, running.to_vec(), host);
-            if let (Some(spare), Some(present)) = (&mut reservation.spare, self.present()) {
-                spare.keep_as(present, want.place.limits.reservation());
+            let (running, lenders) = self.as_seen_by(&want.place, running.to_vec());
+            let mut reservation = reserve(&want, &free, running, host);
+            if let Some(spare) = &mut reservation.spare {
+                spare.note_gone(lenders);
+                if let Some(present) = self.present() {
+                    spare.keep_as(present, want.place.limits.reservation());
+                }
             }
             let line = capacity.line(want.place.partition);
             let limit = self.limit(&want, place.shape.limit, capacity);
@@ -301,10 +311,11 @@ impl Round {
     /// Returns what a job may use now beside the owner's reservations and the claims of other jobs;
     /// `None` for nothing.
     fn free_now<'a>(&'a self, want: &Want, capacity: &'a Capacity) -> Option<Cow<'a, Capacity>> {
-        let mut free = match self.present() {
+        let free = match self.present() {
             Some(moment) => moment.spare_for(want.place.limits.reservation())?,
             None => Cow::Borrowed(capacity),
         };
+        let mut free = self.with_lent(free, &want.place);
         let claims = self.reservations.iter().filter_map(|kept| kept.claim.as_ref());
         claims.for_each(|part| free.to_mut().take(part));
         Some(free)

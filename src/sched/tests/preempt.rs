@@ -1,5 +1,7 @@
 //! Preemption: who makes room for whom, how, and for whose benefit.
 
+mod suspended;
+
 use super::*;
 use crate::types::Config;
 use slotd_model::preempt::PreemptMode;
