@@ -234,6 +234,34 @@ fn a_requeued_job_waits_two_minutes_and_does_not_push_out_the_other() {
 }
 
 #[test]
+fn a_users_requeue_ends_the_consequences_of_a_preemption() {
+    // The job was suspended.
+    let mut d = tiers(PreemptMode::Suspend, 0);
+    let victim = started(&mut d, &[to("low").cpus(4)])[0];
+    started(&mut d, &[to("high").cpus(2)]);
+    let requeue = |d: &mut Double, id| {
+        d.act(|core, cx| core.requeue(&JobRef::job(id), false, &[], cx)).unwrap();
+    };
+    requeue(&mut d, victim);
+    die(&mut d, victim);
+    let comment = |d: &Double, id| d.core.job(id).unwrap().run.system_comment.clone();
+    assert_eq!((d.reason(victim), comment(&d, victim)), (Reason::Resources, None));
+    // The job has ended.
+    let mut d = tiers(PreemptMode::Cancel, 0);
+    let victim = started(&mut d, &[to("low").cpus(4)])[0];
+    let urgent = d.submit(to("high").cpus(4));
+    d.plan();
+    die(&mut d, victim);
+    assert!(comment(&d, victim).is_some());
+    d.started();
+    requeue(&mut d, victim);
+    d.plan();
+    assert_eq!((d.reason(victim), comment(&d, victim)), (Reason::Resources, None));
+    d.exit(urgent, 0);
+    assert_eq!(d.started(), [victim]);
+}
+
+#[test]
 fn jobs_that_cannot_be_requeued_are_cancelled() {
     let mut d = tiers(PreemptMode::Requeue, 0);
     let no_requeue = to("low").cpus(2).with(|request| request.no_requeue = true);
