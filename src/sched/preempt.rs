@@ -265,11 +265,19 @@ impl Core {
         self.job(id).and_then(grace_end).is_some_and(|end| end <= now)
     }
 
-    /// Ends a job whose grace time has passed, unless the job that it makes room for no longer waits.
-    pub(super) fn end_grace(&mut self, id: JobId, cx: &mut Cx) {
+    /// Returns whether the job that this one makes room for waits in the queue and may preempt it.
+    fn is_in_the_way(&self, id: JobId) -> bool {
         let by = self.job(id).and_then(|job| job.run.preempted.as_ref()).map(|by| by.by);
-        let is_waiting = |job: &Job| job.run.state == JobState::Pending;
-        if by.and_then(|by| self.job(by)).is_some_and(is_waiting) {
+        let Some(record) = by.and_then(|by| self.records.get(by)) else { return false };
+        let victims = self.victims();
+        let mut places = record.places.iter();
+        places.any(|place| victims.may_preempt(id, &place.shape.want().place))
+    }
+
+    /// Ends a job whose grace time has passed, unless the job that it makes room for no longer
+    /// waits for it.
+    pub(super) fn end_grace(&mut self, id: JobId, cx: &mut Cx) {
+        if self.is_in_the_way(id) {
             return self.stop(id, Reason::Preempted, StopCause::Preempted, cx);
         }
         self.records.edit(id, |Job { run, .. }| match &mut run.preempted {

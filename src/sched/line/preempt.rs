@@ -132,6 +132,12 @@ impl Victims {
         by_qos.or(by_tier).filter(|means| means.mode != PreemptMode::Off)
     }
 
+    /// Returns whether a job in this place may preempt this one.
+    pub(crate) fn may_preempt(&self, id: JobId, place: &CpuSharing) -> bool {
+        let victim = self.all.iter().find(|victim| victim.id == id);
+        victim.is_some_and(|victim| self.means(victim, place).is_some())
+    }
+
     /// Notes that those of these jobs are going that are not suspended.
     fn note(&mut self, gone: &[(JobId, Means)]) {
         let is_going = |victim: &&mut Victim| {

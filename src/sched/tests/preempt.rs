@@ -353,6 +353,21 @@ fn a_job_goes_on_if_the_one_that_needed_its_room_no_longer_waits() {
 }
 
 #[test]
+fn a_job_goes_on_if_a_new_configuration_protects_it_in_its_grace_time() {
+    let mut d = tiers(PreemptMode::Cancel, 60);
+    let victim = started(&mut d, &[to("low").cpus(4)])[0];
+    let urgent = d.submit(to("high").cpus(4));
+    d.plan();
+    let mut config = d.core.config().clone();
+    let low = Partition { grace_secs: 60, ..partition("low", 1, Some(PreemptMode::Off)) };
+    config.set_partitions(vec![low, partition("high", 3, None)]);
+    d.set_config(config);
+    d.wait(60);
+    assert_eq!((d.stops(), d.state(victim)), (vec![], JobState::Running));
+    assert_eq!((d.reason(urgent), d.core.next_due()), (Reason::Resources, None));
+}
+
+#[test]
 fn the_qos_of_the_victim_says_how_it_makes_room() {
     let low = Qos { preempt_mode: Some(PreemptMode::Cancel), ..qos("low") };
     for (own, all, expected) in [
