@@ -82,8 +82,10 @@ fn all_qos() -> Vec<Qos> {
     let max_tres = TresLimit { cpus: Some(FEW_CPUS), ..TresLimit::default() };
     let few = Qos { max_submit: Some(6), max_tres, denies_on_limit: true, ..named("few") };
     let one = Qos { max_jobs: Some(1), priority: 2, reserves_nothing: true, ..named("one") };
-    // One job is preempted at once and cancelled, the others are requeued, after a grace time.
+    // One job is preempted at once and cancelled, a few are suspended, and the others are requeued,
+    // after a grace time.
     let one = Qos { preempt_mode: Some(PreemptMode::Cancel), ..one };
+    let few = Qos { preempt_mode: Some(PreemptMode::Suspend), ..few };
     let normal = Qos { grace_secs: 2, ..named(qos::DEFAULT) };
     let preempt = ["one", "few", "normal"].map(str::to_owned).to_vec();
     let urgent = Qos { priority: 3, preempt, ..named("urgent") };
@@ -344,6 +346,7 @@ impl World {
                 }
             }
             RunnerCommand::Resume => {
+                self.check_resumption(job);
                 if let Some(process) = self.process_of(job)
                     && let Some(left) = process.suspended.take()
                 {
@@ -428,7 +431,31 @@ impl World {
                 EndCause::NeverLaunched,
             ),
             Some(Some((record, cause))) => self.report(job.id, record, cause),
-            Some(None) => {}
+            // The process may be in a state that an earlier daemon did not record.
+            Some(None) => {
+                let is_suspended = job.run.state == JobState::Suspended;
+                let was_suspended =
+                    self.process_of(job.id).is_some_and(|process| process.suspended.is_some());
+                match (is_suspended, was_suspended) {
+                    (true, false) => self.run(job.id, RunnerCommand::Suspend),
+                    (false, true) if job.run.state == JobState::Running => {
+                        self.run(job.id, RunnerCommand::Resume);
+                    }
+                    _ => {}
+                }
+            }
+        }
+    }
+
+    /// Checks that no running process is on the CPUs of a job that continues.
+    fn check_resumption(&self, id: JobId) {
+        let cpus = |job: &Job| job.run.alloc.as_ref().map(|alloc| alloc.cpu_ids.clone());
+        let Some(own) = self.disk.stored.jobs.get(&id).and_then(cpus) else { return };
+        let runs = |process: &&Process| process.is_alive() && process.suspended.is_none();
+        for other in self.processes.values().filter(runs).filter(|other| other.job.id != id) {
+            let theirs = cpus(&other.job).unwrap_or_default();
+            let is_shared = theirs.iter().any(|cpu| own.contains(cpu));
+            assert!(!is_shared, "job {id} continues on CPUs of job {}", other.job.id);
         }
     }
 
@@ -524,13 +551,17 @@ impl World {
         let mut cpus: Vec<u32> = Vec::new();
         let mut gpus: Vec<u32> = Vec::new();
         let mut memory = 0;
+        let lends = |job: &Job| {
+            let run = self.disk.stored.jobs.get(&job.id).map(|stored| &stored.run);
+            run.is_some_and(|run| run.lends_cpus().is_some())
+        };
         for job in alive().map(|job| &**job).chain([job]) {
             let alloc = job
                 .run
                 .alloc
                 .as_ref()
                 .unwrap_or_else(|| panic!("job {} runs without an allocation", job.id));
-            cpus.extend(&alloc.cpu_ids);
+            cpus.extend(alloc.cpu_ids.iter().filter(|_| !lends(job)));
             gpus.extend(&alloc.gpu_ids);
             memory += alloc.tres.mem_mb;
         }
@@ -554,8 +585,9 @@ impl World {
         assert!(one.len() <= 1, "job {id} starts: {} jobs of one run", one.len());
         assert!(few.iter().sum::<u32>() <= FEW_CPUS, "job {id} starts: few has {few:?} CPUs");
         let exclusive = |job: &Job| job.request.sharing == Sharing::Exclusive;
-        let lonely = exclusive(job) || alive().any(|job| exclusive(job));
-        assert!(!lonely || alive().count() == 0, "job {id} starts beside an exclusive one");
+        let others = || alive().filter(|job| !lends(job));
+        let lonely = exclusive(job) || others().any(|job| exclusive(job));
+        assert!(!lonely || others().count() == 0, "job {id} starts beside an exclusive one");
     }
 
     /// Checks that a job does not start in the reservation of the node that it does not name.

@@ -612,7 +612,7 @@ mod tests {
             (
                 "[[qos]]\nname = \"a\"\npreempt_mode = \"gang\"\n",
                 3,
-                "preempt_mode = \"gang\": expected OFF, REQUEUE or CANCEL",
+                "preempt_mode = \"gang\": expected OFF, SUSPEND, REQUEUE or CANCEL",
             ),
             (
                 "[[partition]]\nname = \"a\"\ngrace_time = -1\n",

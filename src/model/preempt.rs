@@ -10,6 +10,8 @@ use std::fmt;
 pub enum PreemptMode {
     /// It is not preempted.
     Off,
+    /// It is suspended, and resumed when its CPUs are free again.
+    Suspend,
     /// It ends and is queued again.
     Requeue,
     /// It ends.
@@ -17,12 +19,14 @@ pub enum PreemptMode {
 }
 
 impl PreemptMode {
-    pub const ALL: [PreemptMode; 3] = [PreemptMode::Off, PreemptMode::Requeue, PreemptMode::Cancel];
+    pub const ALL: [PreemptMode; 4] =
+        [PreemptMode::Off, PreemptMode::Suspend, PreemptMode::Requeue, PreemptMode::Cancel];
 
     /// Returns the name that scontrol shows.
     pub const fn name(self) -> &'static str {
         match self {
             PreemptMode::Off => "OFF",
+            PreemptMode::Suspend => "SUSPEND",
             PreemptMode::Requeue => "REQUEUE",
             PreemptMode::Cancel => "CANCEL",
         }
@@ -43,6 +47,23 @@ pub struct Means {
     pub grace_secs: u64,
 }
 
+impl Means {
+    /// Returns whether the job keeps everything but its CPUs.
+    pub fn suspends(&self) -> bool {
+        self.mode == PreemptMode::Suspend
+    }
+}
+
+/// How a job that is suspended for another one continues.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Resumption {
+    /// As soon as its CPUs are free.
+    ByItself,
+    /// At the request of its user, who suspended it, too.
+    OnRequest,
+}
+
 /// The preemption of a job.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Preempted {
@@ -53,9 +74,17 @@ pub struct Preempted {
     /// The job that it makes room for.
     pub by: JobId,
     pub mode: PreemptMode,
+    /// How it continues, while it is suspended and more important jobs may use its CPUs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub suspended: Option<Resumption>,
 }
 
 impl Preempted {
+    /// Returns when its grace time ends; `None` if the job only has to wait.
+    pub fn grace_end(&self) -> Option<Timestamp> {
+        (self.mode != PreemptMode::Suspend).then_some(self.until)
+    }
+
     /// Returns the comment on the job.
     pub fn comment(&self) -> String {
         format!("preempted by job {} (PreemptMode={})", self.by, self.mode)

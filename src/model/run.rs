@@ -1,7 +1,7 @@
 //! The runs of a job. A run lasts from when the job becomes eligible until it ends. A requeued job
 //! has several.
 
-use crate::preempt::Preempted;
+use crate::preempt::{Preempted, Resumption};
 use crate::tres::{Allocation, Usage};
 use crate::{ClockBase, End, ExitCode, Job, JobState, Reason, Step, Timestamp, is_default};
 use serde::{Deserialize, Serialize};
@@ -40,7 +40,7 @@ pub struct RunState {
     /// When its processes were first asked to end. Their grace period starts then.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stopped_at: Option<Timestamp>,
-    /// Its preemption, while its grace time passes and afterwards.
+    /// Its preemption, while its grace time passes or it is suspended, and afterwards.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub preempted: Option<Box<Preempted>>,
     pub exit: ExitCode,
@@ -116,6 +116,18 @@ impl RunState {
                 *at = at.plus_us(jump);
             }
         }
+    }
+
+    /// Returns how the run continues if it is suspended and lends its CPUs to more important jobs.
+    /// `None` if it does not lend them.
+    pub fn lends_cpus(&self) -> Option<Resumption> {
+        let suspended = self.preempted.as_ref().and_then(|by| by.suspended);
+        suspended.filter(|_| self.state.is_active())
+    }
+
+    /// Returns whether the run is suspended until its CPUs are free.
+    pub fn waits_for_its_cpus(&self) -> bool {
+        self.state == JobState::Suspended && self.lends_cpus() == Some(Resumption::ByItself)
     }
 
     /// Explains why `--requeue` runs the job once more, without the subject: `run was FAILED; …`.

@@ -103,7 +103,7 @@ states! {
             "The job is in the queue and has not started. Its reason says why.";
         Running => "RUNNING", "R", "The job has its allocation, and its script or command runs.";
         Suspended => "SUSPENDED", "S",
-            "The processes of the job are stopped. It keeps its CPUs, memory and GPUs.";
+            "The processes of the job are stopped. It keeps its memory and GPUs, and its CPUs unless it was preempted.";
         Completing => "COMPLETING", "CG",
             "The job is ending: processes of it still run, or its end is not recorded yet.";
     }

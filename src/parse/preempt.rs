@@ -3,7 +3,7 @@
 use slotd_model::preempt::PreemptMode;
 
 /// The accepted modes, for error messages.
-pub(crate) const FORMS: &str = "OFF, REQUEUE or CANCEL (SUSPEND is not supported)";
+pub(crate) const FORMS: &str = "OFF, SUSPEND, REQUEUE or CANCEL";
 
 /// The accepted grace times, for error messages.
 pub(crate) const SECONDS: &str = "a whole number of seconds, at most 31536000";
@@ -28,7 +28,8 @@ mod tests {
     #[test]
     fn modes_and_seconds_are_read_in_any_case_and_within_bounds() {
         assert_eq!(mode("Cancel"), Some(PreemptMode::Cancel));
-        assert_eq!([mode("gang"), mode(""), mode("suspend")], [None; 3]);
+        assert_eq!(mode("suspend"), Some(PreemptMode::Suspend));
+        assert_eq!([mode("gang"), mode(""), mode("suspended")], [None; 3]);
         assert_eq!((seconds("0"), seconds("31536000")), (Some(0), Some(MOST_SECS)));
         assert_eq!((seconds("31536001"), seconds("-1"), seconds("1m")), (None, None, None));
     }

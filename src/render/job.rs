@@ -29,7 +29,7 @@ pub(crate) fn end_or_expected(job: &JobView, ctx: &Ctx) -> Option<Timestamp> {
     if job.run.state.is_terminal() {
         return job.run.end;
     }
-    let grace = job.run.preempted.as_ref().map(|by| by.until);
+    let grace = job.run.preempted.as_ref().and_then(|by| by.grace_end());
     limit_end(job, ctx).into_iter().chain(grace).min()
 }
 

@@ -4,7 +4,6 @@ use crate::size::{Units, kib};
 use crate::text::printable;
 use crate::{Ctx, job, seff, time};
 use serde_json::{Value, json};
-use slotd_model::preempt::Preempted;
 use slotd_model::request::JobKind;
 use slotd_model::tres::Usage;
 use slotd_model::view::JobView;
@@ -136,9 +135,7 @@ fn running(view: &JobView, ctx: &Ctx) -> Vec<String> {
     lines.push(
         match (view.run.state, view.request.time_limit_secs, job::end_or_expected(view, ctx)) {
             (JobState::Completing, ..) => format!("It is ending: {}.", view.run.reason),
-            (JobState::Suspended, ..) => {
-                "It is suspended; run `scontrol resume` to continue it.".to_owned()
-            }
+            (JobState::Suspended, ..) => suspended(view),
             (_, Some(limit), Some(end)) => {
                 format!(
                     "It may run until {}: its time limit is {}.",
@@ -160,10 +157,20 @@ fn running(view: &JobView, ctx: &Ctx) -> Vec<String> {
     lines
 }
 
+/// Explains how a suspended job continues.
+fn suspended(view: &JobView) -> String {
+    match view.run.preempted.as_ref().filter(|_| view.run.waits_for_its_cpus()) {
+        Some(by) => {
+            format!("Job {} preempted it; it continues as soon as its CPUs are free.", by.by)
+        }
+        None => "It is suspended; run `scontrol resume` to continue it.".to_owned(),
+    }
+}
+
 /// Explains why a job has to make room for another.
 fn run_preemption(view: &JobView, ctx: &Ctx) -> Option<String> {
-    let Preempted { until, by, .. } = view.run.preempted.as_deref()?;
-    let until = time::instant(*until, ctx);
+    let preempted = view.run.preempted.as_deref()?;
+    let (until, by) = (time::instant(preempted.grace_end()?, ctx), preempted.by);
     Some(match view.run.state {
         JobState::Running | JobState::Suspended => {
             format!("It makes room for job {by}: its grace time ends at {until}.")

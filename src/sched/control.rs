@@ -11,6 +11,7 @@ use super::records::depend::Known;
 use super::types::{Cx, Effect, EndedJob, SignalTarget, StopCause};
 use slotd_model::change::Change;
 use slotd_model::job::{FailedLaunches, Hold};
+use slotd_model::preempt::Resumption;
 use slotd_model::request::JobKind;
 use slotd_model::run::Run;
 use slotd_model::{Job, JobId, JobRef, JobState, Reason, Refusal};
@@ -293,41 +294,67 @@ impl Core {
     }
 
     /// Suspends jobs (scontrol suspend): stops their processes and clocks. They keep their
-    /// resources.
+    /// resources. Those that were suspended for other jobs are no longer resumed by themselves.
     pub fn suspend(&mut self, sel: &JobRef, cx: &mut Cx) -> Result<Vec<JobId>, Refusal> {
-        let found = self.records.running_for(sel, JobState::Running)?;
-        for id in &found {
-            if self.transition(*id, JobState::Suspended, cx.now) {
-                self.records.edit(*id, |job| job.run.suspended_at = Some(cx.now));
-                self.records.save(*id, cx);
-                cx.out.effects.push(Effect::Suspend(*id));
-            }
+        let waits = |id: &JobId| self.job(*id).is_some_and(|job| job.run.waits_for_its_cpus());
+        let waiting: Vec<JobId> = self.records.resolve(sel).into_iter().filter(waits).collect();
+        let running = self.records.running_for(sel, JobState::Running);
+        let running = if waiting.is_empty() { running? } else { running.unwrap_or_default() };
+        for id in &waiting {
+            self.records.edit(*id, |job| {
+                if let Some(by) = &mut job.run.preempted {
+                    by.suspended = Some(Resumption::OnRequest);
+                }
+            });
+            self.records.save(*id, cx);
+        }
+        for id in &running {
+            self.halt(*id, cx);
         }
         self.settle(cx);
-        Ok(found)
+        Ok([waiting, running].concat())
     }
 
-    /// Resumes jobs (scontrol resume). Suspended time does not count towards the time limit.
+    /// Stops the processes and the clock of a running job. Returns false if it does not run.
+    pub(super) fn halt(&mut self, id: JobId, cx: &mut Cx) -> bool {
+        if !self.transition(id, JobState::Suspended, cx.now) {
+            return false;
+        }
+        self.records.edit(id, |job| job.run.suspended_at = Some(cx.now));
+        self.records.save(id, cx);
+        cx.out.effects.push(Effect::Suspend(id));
+        true
+    }
+
+    /// Resumes jobs (scontrol resume). Suspended time does not count towards the time limit. Fails
+    /// if more important jobs use the CPUs of all of them.
     pub fn resume(&mut self, sel: &JobRef, cx: &mut Cx) -> Result<Vec<JobId>, Refusal> {
-        let found = self.records.running_for(sel, JobState::Suspended)?;
-        for id in &found {
-            if self.transition(*id, JobState::Running, cx.now) {
-                self.records.save(*id, cx);
-                let steps = self
-                    .job(*id)
-                    .map_or(&[][..], |job| &job.steps)
-                    .iter()
-                    .filter(|step| step.end.is_none());
-                cx.out.changes.extend(
-                    steps.map(|step| Change::PutStep { job: *id, step: Box::new(step.clone()) }),
-                );
-                cx.out.effects.push(Effect::Resume(*id));
-                cx.out.effects.extend(self.job(*id).and_then(Effect::set_time_limit));
-                self.start_waiting_steps(*id, cx);
+        let mut done = Vec::new();
+        for id in self.records.running_for(sel, JobState::Suspended)? {
+            if self.has_its_cpus(id) {
+                self.go_on(id, cx);
+                done.push(id);
             }
         }
         self.settle(cx);
-        Ok(found)
+        if done.is_empty() { Err(Refusal::Busy) } else { Ok(done) }
+    }
+
+    /// Continues the processes and the clock of a suspended job.
+    pub(super) fn go_on(&mut self, id: JobId, cx: &mut Cx) {
+        if !self.transition(id, JobState::Running, cx.now) {
+            return;
+        }
+        self.end_lending(id);
+        self.records.save(id, cx);
+        let steps = self.job(id).map_or(&[][..], |job| &job.steps);
+        let steps = steps.iter().filter(|step| step.end.is_none());
+        cx.out
+            .changes
+            .extend(steps.map(|step| Change::PutStep { job: id, step: Box::new(step.clone()) }));
+        cx.out.effects.push(Effect::Resume(id));
+        cx.out.effects.extend(self.job(id).and_then(Effect::set_time_limit));
+        self.start_waiting_steps(id, cx);
     }
 }
 

@@ -150,7 +150,7 @@ impl Core {
             .map(|secs| job.submit.plus_secs(secs));
         let opens = self.resources.opens(job, now).filter(|_| is_pending);
         let mail = self.notifications.limit_mail_due(job);
-        let grace = job.run.preempted.as_ref().map(|by| by.until);
+        let grace = job.run.preempted.as_ref().and_then(|by| by.grace_end());
         let grace =
             grace.filter(|_| matches!(job.run.state, JobState::Running | JobState::Suspended));
         for at in [begin, depends, deadline, immediate, opens, mail, grace].into_iter().flatten() {

@@ -189,6 +189,9 @@ impl Core {
             };
             for cpu in &alloc.cpu_ids {
                 let users: &mut Vec<u32> = cpus.entry(*cpu).or_default();
+                if job.run.lends_cpus().is_some() {
+                    continue;
+                }
                 users.push(held.place.jobs_per_cpu);
                 if users.len() > users.iter().copied().min().unwrap_or(0) as usize {
                     return Err(format!(
@@ -210,7 +213,7 @@ impl Core {
                 }
                 let (sum, own) = used.entry(at).or_default();
                 *sum = sum.plus(&alloc.tres);
-                own.extend(&alloc.cpu_ids);
+                own.extend(alloc.cpu_ids.iter().filter(|_| job.run.lends_cpus().is_none()));
                 // CPUs that its jobs share count once.
                 let used = Tres { cpus: own.len() as u32, ..*sum };
                 if used.minus(&partition.bounds()) != Tres::ZERO {

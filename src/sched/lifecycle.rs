@@ -327,14 +327,16 @@ impl Core {
         let has_run = run.is_some();
         self.records.close_steps(id, End::Cancelled, cx.now, cx);
         self.records.take_over_limit(id);
+        let has_held = self.job(id).is_some_and(|job| job.run.state.is_active());
         if !self.transition(id, JobState::Pending, cx.now) {
             return;
         }
         // The times since its end were missed if no daemon saw it.
         let ended = run.as_ref().map(|run| run.run.end.unwrap_or(cx.now).min(cx.now));
         let next = ended.and_then(|ended| self.next_recurrence(self.records.job(id)?, ended));
-        let is_preempted =
-            run.as_ref().is_some_and(|run| run.run.state == JobState::Ended(End::Preempted));
+        // Not if its user requeues it later.
+        let is_preempted = has_held
+            && run.as_ref().is_some_and(|run| run.run.state == JobState::Ended(End::Preempted));
         let pause = is_preempted.then(|| cx.now.plus_secs(PREEMPTED_PAUSE_SECS));
         if let (Some(job), Some(run)) = (self.records.job(id), &run) {
             if next.is_some() && run.run.state != JobState::Ended(End::Cancelled) {
@@ -361,7 +363,9 @@ impl Core {
                 job.next_step = job.first_step();
                 cx.out.changes.push(Change::EndRun { job: id, run: Box::new(run) });
             }
-            let RunState { restarts, system_comment, begin, .. } = std::mem::take(&mut job.run);
+            let RunState { restarts, system_comment, begin, preempted, .. } =
+                std::mem::take(&mut job.run);
+            let system_comment = system_comment.filter(|_| is_preempted || preempted.is_none());
             let begin = pause.or(begin);
             job.run =
                 RunState { restarts, system_comment, rerun_after, begin, ..RunState::default() };

@@ -12,7 +12,7 @@ use super::resources::ledger::Ledger;
 use super::types::StepAsker;
 use backfill::Running;
 use queue::{Place, Queue, QueueKey, rank};
-use run_times::{ExpectedEnd, RunTimes, expected_end};
+use run_times::{ExpectedEnd, RunTimes, end_if_resumed, expected_end};
 use slotd_model::diagnostics::RoundFacts;
 use slotd_model::{ArrayRole, Job, JobId, JobRequest, Partition, StepRequest, Timestamp};
 use std::cmp::Reverse;
@@ -174,6 +174,33 @@ impl Line {
             let end = self.expected_end(job, now).by(of_reservation.map(|end| end.max(now)));
             Some(Running { id: job.id, end, order: *start_order, part })
         };
-        records.active().filter_map(running).collect()
+        let mut all: Vec<Running> = records.active().filter_map(running).collect();
+        let waits = |job: &&Job| job.run.waits_for_its_cpus();
+        let waiting = all.iter().enumerate().filter_map(|(at, one)| {
+            let job = records.job(one.id).filter(waits)?;
+            Some((at, self.end_of_suspended(job, one, &all, now)))
+        });
+        let waiting: Vec<(usize, ExpectedEnd)> = waiting.collect();
+        waiting.into_iter().for_each(|(at, end)| all[at].end = end);
+        all
+    }
+
+    /// Returns the expected end of a suspended job, which is resumed when those on its CPUs end.
+    fn end_of_suspended(
+        &self,
+        job: &Job,
+        own: &Running,
+        all: &[Running],
+        now: Timestamp,
+    ) -> ExpectedEnd {
+        let cpus = &own.part.alloc.cpu_ids;
+        let is_there = |one: &&Running| {
+            one.id != own.id && one.part.alloc.cpu_ids.iter().any(|cpu| cpus.contains(cpu))
+        };
+        let ends: Option<Vec<Timestamp>> =
+            all.iter().filter(is_there).map(|one| one.end.at()).collect();
+        let resumed = ends.map(|ends| ends.into_iter().max().unwrap_or(now));
+        let usual_secs = self.usual_secs(&job.request);
+        resumed.map_or(ExpectedEnd::Unknown, |at| end_if_resumed(job, usual_secs, at))
     }
 }

@@ -3,6 +3,7 @@
 use super::choice::Choice;
 use super::core::Core;
 use super::line::backfill::{Round, Verdict};
+use super::line::preempt::Bid;
 use super::line::queue::QueueKey;
 use super::resources::capacity::{CpuSharing, Part};
 use super::types::{Cx, Effect};
@@ -50,7 +51,8 @@ impl Core {
 
     fn one_pass(&mut self, cx: &mut Cx) {
         if !self.resources.node().takes_starts() {
-            return self.probe(cx);
+            self.probe(cx);
+            return self.resume_preempted(&self.round(cx.now), cx);
         }
         let mut round = self.round(cx.now);
         while let Some(key) =
@@ -58,6 +60,7 @@ impl Core {
         {
             self.consider(key, &mut round, cx);
         }
+        self.resume_preempted(&round, cx);
     }
 
     /// Begins a pass over the queue.
@@ -85,16 +88,10 @@ impl Core {
             let Some(record) = self.records.get(key.id) else { continue };
             let Some(choice) = self.open_choice(record, key, cx.now) else { continue };
             let want = choice.want();
-            let (lacks, part) = (
-                self.resources.lacks_readings(&want, cx.now),
-                round.passing(
-                    Some(key.id),
-                    &want,
-                    choice.limit_secs,
-                    self.resources.ledger().capacity(),
-                    self.resources.host(),
-                ),
-            );
+            let (capacity, host) = (self.resources.ledger().capacity(), self.resources.host());
+            let (job, limit_secs) = (Some(key.id), choice.limit_secs);
+            let part = round.passing(&Bid { job, want: &want, limit_secs, capacity, host });
+            let lacks = self.resources.lacks_readings(&want, cx.now);
             if lacks.is_any() {
                 // The answer triggers a round.
                 self.resources.want_readings(lacks);
@@ -136,26 +133,27 @@ impl Core {
             self.line.running(&self.records, self.resources.ledger(), cx.now)
         }) {
             Verdict::Wait if lacks.is_any() => Tried::Waits,
-            Verdict::Wait => {
-                self.make_room(key, round, cx);
-                Tried::Waits
-            }
+            Verdict::Wait => match self.make_room(key, round, cx) {
+                Some(part) => self.start_in(key, part, round, cx),
+                None => Tried::Waits,
+            },
             Verdict::Start(part) if lacks.is_any() => {
                 // It will start in a moment; reserve its resources until then.
                 round.hold(key.id, &part, capacity);
                 self.resources.want_readings(lacks);
                 Tried::Waits
             }
-            Verdict::Start(part) => {
-                if self.start(key.id, part, cx) {
-                    let places = self.records.get(key.id).map_or(&[][..], |record| &record.places);
-                    round.moved(key.id, places);
-                    Tried::Started
-                } else {
-                    Tried::Waits
-                }
-            }
+            Verdict::Start(part) => self.start_in(key, part, round, cx),
         }
+    }
+
+    fn start_in(&mut self, key: QueueKey, part: Part, round: &mut Round, cx: &mut Cx) -> Tried {
+        if !self.start(key.id, part, cx) {
+            return Tried::Waits;
+        }
+        let places = self.records.get(key.id).map_or(&[][..], |record| &record.places);
+        round.moved(key.id, places);
+        Tried::Started
     }
 
     /// Starts a pending record, or one task of a compact record, with this part of the free

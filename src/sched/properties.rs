@@ -495,7 +495,9 @@ fn command(d: &mut Double, event: Event) {
             }
         }
         Event::Suspend { which } => {
-            if let Some(job) = choose(d, which, |job| job.run.state == JobState::Running) {
+            let is_meant =
+                |job: &Job| job.run.state == JobState::Running || job.run.waits_for_its_cpus();
+            if let Some(job) = choose(d, which, is_meant) {
                 let _ = d.act(|core, cx| core.suspend(&named(&job, None), cx));
             }
         }
@@ -692,6 +694,7 @@ fn one_by_one(core: &mut Core, cx: &mut Cx) {
         core.consider(key, &mut round, cx);
         next = core.line.queue().after(key);
     }
+    core.resume_preempted(&round, cx);
 }
 
 /// Creates a host with two partitions that are views of it, or one that its owner has divided.

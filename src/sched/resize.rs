@@ -9,6 +9,7 @@
 use super::core::Core;
 use super::forecast::Forecast;
 use super::line::backfill::Verdict;
+use super::line::preempt::Bid;
 use super::line::run_times::expected_end;
 use super::records::Record;
 use super::resources::capacity::{CpuSharing, Part, Want};
@@ -179,7 +180,7 @@ impl Core {
                 capacity.take(&part);
             }
         }
-        round.passing(None, want, limit_secs, &capacity, host)
+        round.passing(&Bid { job: None, want, limit_secs, capacity: &capacity, host })
     }
 
     /// Applies a new `tres` to a running job: adds `more`, or releases resources.

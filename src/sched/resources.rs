@@ -139,8 +139,9 @@ impl Resources {
     /// Returns the resources that jobs hold.
     pub fn allocated(&self) -> Tres {
         let used = self.ledger.used();
-        // A CPU that jobs share counts once for each job.
-        Tres { cpus: used.cpus.min(self.host().tres().cpus), ..used }
+        // A CPU that jobs share counts once for each job, but not a suspended one.
+        let cpus = used.cpus.saturating_sub(self.ledger.capacity().lent_cpus());
+        Tres { cpus: cpus.min(self.host().tres().cpus), ..used }
     }
 
     /// Returns whether one job has the whole host to itself.

@@ -35,10 +35,13 @@ impl Core {
         }
     }
 
-    /// Returns everything that keeps a record from starting, beginning with [`Core::reason`].
+    /// Returns everything that keeps a record from starting, beginning with [`Core::reason`], or a
+    /// job that was suspended for another one from continuing.
     pub(super) fn blockers(&self, record: &Record, now: Timestamp) -> Vec<Blocker> {
         if record.job.run.state != JobState::Pending {
-            return Vec::new();
+            let lent = self.lent_cpus(&record.job, now).map(What::Shortage);
+            let in_words = |what| self.resources.in_words(record, Reason::Resources, what, now);
+            return lent.map(in_words).into_iter().collect();
         }
         let anywhere = self
             .records
@@ -458,7 +461,7 @@ impl Core {
         Some(at.since(now).as_secs()).filter(|gap| *gap > 0)
     }
 
-    fn holder(&self, Running { id, end, part, .. }: &Running, lacks: &Tres) -> Holder {
+    pub(super) fn holder(&self, Running { id, end, part, .. }: &Running, lacks: &Tres) -> Holder {
         let job = self.job(*id);
         let label = job.map_or_else(|| id.to_string(), Job::label);
         Holder { id: *id, job: label, holds: of_kinds(&part.alloc, lacks), until: until(job, *end) }
@@ -476,7 +479,7 @@ fn block(reservation: &Reservation, how: ReservationBlocks) -> ReservationBlock 
 
 fn until(job: Option<&Job>, end: ExpectedEnd) -> Until {
     let state = job.map_or(JobState::Running, |job| job.run.state);
-    let preempted = job.and_then(|job| job.run.preempted.as_ref()).map(|by| by.until);
+    let preempted = job.and_then(|job| job.run.preempted.as_ref()).and_then(|by| by.grace_end());
     match (state, end) {
         (JobState::Completing, _) => Until::Ending,
         (JobState::Suspended, _) => Until::Suspended,

@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use slotd_model::array::{ArraySpec, TaskSet};
 use slotd_model::gpu::GpuShare;
 use slotd_model::job::{Client, ClientProcess, FailedLaunches, Hold};
-use slotd_model::preempt::{PreemptMode, Preempted};
+use slotd_model::preempt::{PreemptMode, Preempted, Resumption};
 use slotd_model::request::MemRequest;
 use slotd_model::run::RunState;
 use slotd_model::tres::{Allocation, GpuUsage, Spread, TaskUsage, Usage};
@@ -225,7 +225,9 @@ pub(crate) fn any_job(id: u32) -> impl Strategy<Value = Job> {
                     suspended_us,
                     preempted: times[0].filter(|_| restarts % 3 == 0).map(|at| {
                         let (until, by) = (at, JobId(priority));
-                        Box::new(Preempted { at, until, by, mode: PreemptMode::Requeue })
+                        let suspended = (restarts % 2 == 0).then_some(Resumption::ByItself);
+                        let mode = PreemptMode::Requeue;
+                        Box::new(Preempted { at, until, by, mode, suspended })
                     }),
                     exit,
                     derived_exit,

@@ -223,8 +223,172 @@ fn the_settings_are_shown_as_in_slurm() {
     );
     slotd.line("scontrol update PartitionName=slow PreemptMode=OFF GraceTime=3").ok();
     slotd.expect("sinfo -h -p slow -o %M", 0, "OFF\n", "");
-    let wrong = slotd.line("scontrol update PartitionName=slow PreemptMode=suspend").fails(1);
-    assert!(wrong.stderr.contains("SUSPEND is not supported"), "{}", wrong.stderr);
+    slotd.line("scontrol update PartitionName=slow PreemptMode=Suspend").ok();
+    slotd.expect("sinfo -h -p slow -o %M", 0, "SUSPEND\n", "");
+    let partition = slotd.line("scontrol show partition slow").ok().stdout;
+    assert!(partition.contains("PreemptMode=SUSPEND"), "{partition}");
+    let wrong = slotd.line("scontrol update PartitionName=slow PreemptMode=suspended").fails(1);
+    assert!(wrong.stderr.contains("hint: OFF, SUSPEND, REQUEUE"), "{}", wrong.stderr);
+}
+
+/// Partitions whose jobs are suspended for those in `high`, and a QOS whose jobs are.
+const LENDING: &str = r#"
+[[partition]]
+name = "low"
+preempt_mode = "suspend"
+default = true
+
+[[partition]]
+name = "high"
+priority_tier = 10
+
+[[qos]]
+name = "idle"
+preempt_mode = "suspend"
+
+[[qos]]
+name = "urgent"
+priority = 100
+preempt = ["idle"]
+"#;
+
+/// Starts a job that has both CPUs. Returns its process, too.
+fn sleeper(slotd: &Slotd, options: &[&str]) -> (u32, i32) {
+    let id =
+        slotd.wrap(&[&["-c", "2"], options].concat(), "echo $$ > $SLURM_JOB_ID; exec sleep 1000");
+    let pid = slotd.wait_text(&id.to_string(), "\n");
+    (id, pid.trim().parse().expect("a process"))
+}
+
+fn wait_process(slotd: &Slotd, pid: i32, state: char) {
+    let is_it = || (proc::state(pid) == Some(state)).then_some(());
+    slotd.wait(&format!("process {pid} to be in state {state}"), is_it);
+}
+
+#[test]
+fn a_suspended_job_goes_on_by_itself() {
+    let slotd = with(LENDING);
+    let (victim, pid) = sleeper(&slotd, &[]);
+    let urgent = high(&slotd);
+    slotd.wait_state(urgent, "RUNNING");
+    slotd.wait_state(victim, "SUSPENDED");
+    wait_process(&slotd, pid, 'T');
+    slotd.expect(&format!("squeue -h -j {victim} -o %t|%T|%r"), 0, "S|SUSPENDED|None\n", "");
+    for key in ["SuspendTime", "PreemptTime"] {
+        let shown = slotd.show(victim, key);
+        assert!(shown.starts_with("20"), "{key}={shown}");
+    }
+    assert_eq!(slotd.show(victim, "EndTime"), "Unknown");
+    let expected = format!("preempted by job {urgent} (PreemptMode=SUSPEND)");
+    assert_eq!(slotd.system_comment(victim), expected);
+    let why = slotd.line(&format!("slotd why {victim}")).ok().stdout;
+    assert!(why.contains(&format!("Job {urgent} preempted it; it continues as soon as")), "{why}");
+    assert!(why.contains(&format!("job {urgent} holds 2 CPUs")), "{why}");
+    // Not even for another CPU of the host.
+    let equal = slotd.wrap(&[], "true");
+    slotd.wait_reason(equal, "Resources");
+    slotd.cancel(urgent);
+    slotd.wait_state(victim, "RUNNING");
+    wait_process(&slotd, pid, 'S');
+    assert_eq!(slotd.show(victim, "Restarts"), "0");
+    assert_eq!(slotd.show(victim, "PreemptTime"), "None");
+    assert!(!slotd.output(victim).contains("PREEMPTION"));
+    slotd.cancel(victim);
+    assert_eq!(slotd.wait_end(victim).state(), "CANCELLED");
+    slotd.wait_end(equal);
+}
+
+#[test]
+fn a_qos_may_have_its_jobs_suspended() {
+    let slotd = with(LENDING);
+    let (victim, pid) = sleeper(&slotd, &["-q", "idle"]);
+    slotd.expect("sacctmgr show qos idle -nP format=name,preemptmode", 0, "idle|suspend\n", "");
+    let script = format!("until grep -q ') T ' /proc/{pid}/stat; do sleep 0.1; done");
+    slotd.cmd("sbatch", &["-W", "-q", "urgent", "--wrap", &script]).ok();
+    slotd.wait_state(victim, "RUNNING");
+    wait_process(&slotd, pid, 'S');
+}
+
+#[test]
+fn memory_and_gpus_of_a_suspended_job_are_not_given_away() {
+    let slotd = Slotd::setup()
+        .set("SLOTD_CPUS", 2)
+        .set("SLOTD_GPU_COUNT", 1)
+        .set("SLOTD_MEMORY_MB", 1000)
+        .toml(LENDING)
+        .start();
+    let (victim, pid) = sleeper(&slotd, &["-G", "1", "--mem", "600"]);
+    for needs in ["-G1", "--mem=500"] {
+        let waiting = slotd.wrap(&["-p", "high", "--mem", "100", needs], "true");
+        slotd.wait_reason(waiting, "Resources");
+        assert_eq!(slotd.state(victim), "RUNNING");
+        slotd.cancel(waiting);
+    }
+    let urgent = slotd.endless(&["-p", "high", "--mem", "400"]);
+    slotd.wait_state(victim, "SUSPENDED");
+    wait_process(&slotd, pid, 'T');
+    let waiting = slotd.wrap(&["-p", "high", "--mem", "0", "-G1"], "true");
+    slotd.wait_reason(waiting, "Resources");
+    assert_eq!((slotd.state(urgent), slotd.state(victim)), ("RUNNING".into(), "SUSPENDED".into()));
+}
+
+#[test]
+fn a_killed_daemon_forgets_no_suspension() {
+    let mut slotd = with(LENDING);
+    let (victim, pid) = sleeper(&slotd, &[]);
+    let gate = slotd.gate("end");
+    let urgent = slotd.wrap(&["-p", "high", "-c", "2"], &gate);
+    slotd.wait_state(urgent, "RUNNING");
+    slotd.kill9();
+    slotd.start_daemon();
+    assert_eq!((slotd.state(urgent), slotd.state(victim)), ("RUNNING".into(), "SUSPENDED".into()));
+    wait_process(&slotd, pid, 'T');
+    // The other job ends while no daemon runs.
+    slotd.kill9();
+    let watcher = slotd.watcher_of(urgent);
+    slotd.open("end");
+    slotd.wait("the job to end", || (!proc::is_alive(watcher)).then_some(()));
+    assert_eq!(proc::state(pid), Some('T'));
+    slotd.start_daemon();
+    slotd.wait_state(victim, "RUNNING");
+    wait_process(&slotd, pid, 'S');
+    assert_eq!(slotd.wait_end(urgent).state(), "COMPLETED");
+}
+
+#[test]
+fn users_decide_about_a_suspended_job() {
+    let slotd = with(LENDING);
+    let (victim, pid) = sleeper(&slotd, &[]);
+    let urgent = high(&slotd);
+    slotd.wait_state(victim, "SUSPENDED");
+    let refused = slotd.line(&format!("scontrol resume {victim}")).fails(1);
+    assert!(refused.stderr.contains("Requested nodes are busy"), "{}", refused.stderr);
+    // From now on, it waits for its user.
+    slotd.line(&format!("scontrol suspend {victim}")).ok();
+    slotd.cancel(urgent);
+    slotd.wait_end(urgent);
+    let next = high(&slotd);
+    slotd.wait_state(next, "RUNNING");
+    slotd.cancel(next);
+    slotd.wait_end(next);
+    assert_eq!((slotd.state(victim), proc::state(pid)), ("SUSPENDED".to_owned(), Some('T')));
+    slotd.line(&format!("scontrol resume {victim}")).ok();
+    wait_process(&slotd, pid, 'S');
+    // The end of a suspended job disturbs nobody.
+    let urgent = high(&slotd);
+    slotd.wait_state(victim, "SUSPENDED");
+    slotd.line(&format!("scontrol requeue {victim}")).ok();
+    slotd.wait_reason(victim, "Resources");
+    assert!(!proc::is_alive(pid));
+    assert_eq!(slotd.state(urgent), "RUNNING");
+    slotd.cancel(urgent);
+    let again = slotd.wait_state(victim, "RUNNING");
+    assert_eq!(again.restarts(), 1);
+    let urgent = high(&slotd);
+    slotd.wait_state(victim, "SUSPENDED");
+    slotd.cancel(victim);
+    assert_eq!(slotd.wait_end(victim).state(), "CANCELLED");
+    assert_eq!(slotd.state(urgent), "RUNNING");
 }
 
 #[test]
@@ -236,7 +400,7 @@ fn contradictory_settings_are_refused() {
             "[[qos]]\nname = \"a\"\npreempt = [\"b\"]\n[[qos]]\nname = \"b\"\npreempt = [\"a\"]\n",
             "preempt each other",
         ),
-        ("[[partition]]\nname = \"a\"\npreempt_mode = \"gang\"\n", "expected OFF, REQUEUE"),
+        ("[[partition]]\nname = \"a\"\npreempt_mode = \"gang\"\n", "expected OFF, SUSPEND"),
         ("[[partition]]\nname = \"a\"\ngrace_time = \"soon\"\n", "expected a whole number"),
     ] {
         fs::write(slotd.base.join("slotd.toml"), text).unwrap();

@@ -140,6 +140,7 @@ fn partition(n: &NodeView, p: &PartitionView, ctx: &Ctx) -> Value {
     }
     let mode = match p.partition.preempt_mode {
         None | Some(PreemptMode::Off) => "disabled",
+        Some(PreemptMode::Suspend) => "suspend",
         Some(PreemptMode::Requeue) => "requeue",
         Some(PreemptMode::Cancel) => "cancel",
     };

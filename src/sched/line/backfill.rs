@@ -20,7 +20,7 @@
 //!
 //! The plan and the forecast for `squeue --start` use the same [`Round`], so they cannot disagree.
 
-use super::preempt::Victims;
+use super::preempt::{Bid, Victims};
 use super::queue::{Place, Queue, QueueKey, Shape};
 use super::reserved::{self, Moment};
 use super::run_times::ExpectedEnd;
@@ -170,11 +170,10 @@ impl Round {
             (self.heads.take(), self.shape.take(), std::mem::take(&mut self.elsewhere));
         let is_worth = |shape: &Shape| {
             let want = shape.want();
+            let bid = Bid { job: None, want: &want, limit_secs: shape.limit, capacity, host };
             let is_first =
                 !self.has_reservation(&want, capacity) && may_reserve(&want, capacity, host);
-            is_first
-                || self.passing(None, &want, shape.limit, capacity, host).is_some()
-                || self.enough(None, &want, shape.limit, capacity, host).is_some()
+            is_first || self.passing(&bid).is_some() || self.enough(&bid).is_some()
         };
         let next_of = |shape: Arc<Shape>, at| {
             queue.after_of(&shape, at).map(|key| Reverse((key, shape, false)))
@@ -241,22 +240,27 @@ impl Round {
             self.elsewhere.extend(places.iter().filter(|place| place.key > key).cloned());
             return self.wait();
         }
-        let Some(part) = self.passing(Some(key.id), &want, limit_secs, capacity, host) else {
-            return self.wait();
-        };
+        let bid = Bid { job: Some(key.id), want: &want, limit_secs, capacity, host };
+        let Some(part) = self.passing(&bid) else { return self.wait() };
+        self.note_start(&part, &bid);
+        Verdict::Start(part)
+    }
+
+    /// Notes that a job starts.
+    pub(super) fn note_start(&mut self, part: &Part, bid: &Bid) {
+        let Bid { want, capacity, host, .. } = *bid;
         // The job's own reservation stays until the end of the pass: nothing becomes free in
         // between.
-        let (now, limit_secs) = (self.now, self.limit(&want, limit_secs, capacity));
+        let (now, limit_secs) = (self.now, self.limit(want, bid.limit_secs, capacity));
         let later = self.moments.iter_mut().filter(|moment| !ends_by(now, moment.at(), limit_secs));
-        later.for_each(|moment| moment.take(&part, host));
+        later.for_each(|moment| moment.take(part, host));
         let delayed = self
             .reservations
             .iter_mut()
             .filter(|kept| !ends_before(now, &kept.reservation, limit_secs));
         delayed
             .filter_map(|kept| kept.reservation.spare.as_mut())
-            .for_each(|spare| spare.take(&part, host));
-        Verdict::Start(part)
+            .for_each(|spare| spare.take(part, host));
     }
 
     /// Returns the reservation that a blocked job gets: the one with the earliest start, among the
@@ -279,9 +283,13 @@ impl Round {
             if !is_blocked {
                 return None;
             }
-            let mut reservation = reserve(&want, &free, running.to_vec(), host);
-            if let (Some(spare), Some(present)) = (&mut reservation.spare, self.present()) {
-                spare.keep_as(present, want.place.limits.reservation());
+            let (running, lenders) = self.as_seen_by(&want.place, running.to_vec());
+            let mut reservation = reserve(&want, &free, running, host);
+            if let Some(spare) = &mut reservation.spare {
+                spare.note_gone(lenders);
+                if let Some(present) = self.present() {
+                    spare.keep_as(present, want.place.limits.reservation());
+                }
             }
             let line = capacity.line(want.place.partition);
             let limit = self.limit(&want, place.shape.limit, capacity);
@@ -303,10 +311,11 @@ impl Round {
     /// Returns what a job may use now beside the owner's reservations and the claims of other jobs;
     /// `None` for nothing.
     fn free_now<'a>(&'a self, want: &Want, capacity: &'a Capacity) -> Option<Cow<'a, Capacity>> {
-        let mut free = match self.present() {
+        let free = match self.present() {
             Some(moment) => moment.spare_for(want.place.limits.reservation())?,
             None => Cow::Borrowed(capacity),
         };
+        let mut free = self.with_lent(free, &want.place);
         let claims = self.reservations.iter().filter_map(|kept| kept.claim.as_ref());
         claims.for_each(|part| free.to_mut().take(part));
         Some(free)
@@ -370,33 +379,9 @@ impl Round {
     }
 
     /// Returns the part that a job gets if it may start: it fits, and does not delay the blocked
-    /// jobs before it. With `None` for `job`, no reservation counts as its own.
-    pub(crate) fn passing(
-        &self,
-        job: Option<JobId>,
-        want: &Want,
-        limit_secs: Option<u64>,
-        capacity: &Capacity,
-        host: &Host,
-    ) -> Option<Part> {
-        let others = self
-            .reservations
-            .iter()
-            .filter(|kept| Some(kept.job) != job)
-            .map(|kept| &kept.reservation);
-        let limit_secs = self.limit(want, limit_secs, capacity);
-        let kept = others.filter(|kept| !ends_before(self.now, kept, limit_secs));
-        let own = want.place.limits.reservation();
-        let reserved =
-            self.moments.iter().filter(|moment| !ends_by(self.now, moment.at(), limit_secs));
-        let reserved: Option<Vec<Cow<Capacity>>> =
-            reserved.map(|moment| moment.spare_for(own)).collect();
-        let reserved = reserved?;
-        let spares: Option<Vec<Cow<Capacity>>> =
-            kept.map(|kept| kept.spare.as_ref()?.spare_for(own)).collect();
-        let spares = spares?;
-        let all: Vec<&Capacity> = spares.iter().chain(&reserved).map(Cow::as_ref).collect();
-        capacity.pick_in_all(&all, want, host)
+    /// jobs before it.
+    pub(crate) fn passing(&self, bid: &Bid) -> Option<Part> {
+        self.part_without(&[], bid.job.as_slice(), bid)
     }
 }
 

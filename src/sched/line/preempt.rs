@@ -4,8 +4,11 @@
 //! use the room instead. Jobs that are ending anyway count as gone. The room that they leave is
 //! claimed for the job, so that no later one takes it. All this follows from the state of the jobs:
 //! nothing about it is stored.
+//!
+//! A suspended job lends its CPUs: only jobs that may preempt it see them as free. For all others
+//! it runs on. So its CPUs are free for it as soon as no such job uses or claims them.
 
-use super::backfill::{Kept, Reservation, Round, ends_before, ends_by};
+use super::backfill::{Kept, Reservation, Round, Running, ends_before, ends_by};
 use super::queue::{Place, Queue, QueueKey};
 use super::reserved::Moment;
 use crate::resources::capacity::{Capacity, CpuSharing, Part, Want};
@@ -15,6 +18,7 @@ use slotd_model::preempt::{Means, PreemptMode};
 use slotd_model::{JobId, Partition};
 use std::borrow::Cow;
 use std::cmp::Reverse;
+use std::collections::BTreeSet;
 
 /// A running job that others may preempt, or that is ending.
 #[derive(Debug, Clone)]
@@ -34,6 +38,8 @@ pub(crate) struct Victim {
     pub order: u64,
     /// It is ending, or its grace time has begun.
     pub is_going: bool,
+    /// It is suspended for another job, and lends its CPUs.
+    pub is_lender: bool,
 }
 
 /// The running jobs that may have to make room, the least important first.
@@ -46,6 +52,17 @@ pub(crate) struct Victims {
     preempts: Vec<Vec<usize>>,
 }
 
+/// A job that might start, and what is free.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Bid<'a> {
+    /// The job whose own reservation does not count; `None` for any job with these needs.
+    pub job: Option<JobId>,
+    pub want: &'a Want<'a>,
+    pub limit_secs: Option<u64>,
+    pub capacity: &'a Capacity,
+    pub host: &'a Host,
+}
+
 /// The room for a job that cannot start yet.
 #[derive(Debug)]
 pub(crate) struct Room {
@@ -55,6 +72,19 @@ pub(crate) struct Room {
     capacity: Capacity,
     /// The jobs that have to make room, and how.
     pub victims: Vec<(JobId, Means)>,
+    /// The part that the job gets at once if all of them can be suspended for it.
+    pub open: Option<Part>,
+    /// The jobs whose CPUs or whole parts are free in `capacity`.
+    gone: BTreeSet<JobId>,
+}
+
+/// A job that makes room, or does so in thought.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Gone<'a> {
+    victim: &'a Victim,
+    /// Its whole part becomes free. Otherwise only its CPUs do, and only for jobs that may preempt
+    /// it.
+    wholly: bool,
 }
 
 impl Victims {
@@ -73,8 +103,15 @@ impl Victims {
         self.all.is_empty()
     }
 
-    fn going(&self) -> impl Iterator<Item = &Victim> {
-        self.all.iter().filter(|victim| victim.is_going)
+    fn going(&self) -> impl Iterator<Item = Gone<'_>> {
+        let going = self.all.iter().filter(|victim| victim.is_going);
+        going.map(|victim| Gone { victim, wholly: true })
+    }
+
+    /// Returns the suspended jobs whose CPUs a job in this place may use.
+    fn lenders(&self, place: &CpuSharing) -> impl Iterator<Item = &Victim> {
+        let lenders = self.all.iter().filter(|victim| victim.is_lender);
+        lenders.filter(move |victim| self.means(victim, place).is_some())
     }
 
     /// Returns how a running job would make room for one in this place; `None` if it need not. A
@@ -95,30 +132,36 @@ impl Victims {
         by_qos.or(by_tier).filter(|means| means.mode != PreemptMode::Off)
     }
 
-    /// Notes that these jobs are going.
+    /// Returns whether a job in this place may preempt this one.
+    pub(crate) fn may_preempt(&self, id: JobId, place: &CpuSharing) -> bool {
+        let victim = self.all.iter().find(|victim| victim.id == id);
+        victim.is_some_and(|victim| self.means(victim, place).is_some())
+    }
+
+    /// Notes that those of these jobs are going that are not suspended.
     fn note(&mut self, gone: &[(JobId, Means)]) {
-        let is_gone = |victim: &&mut Victim| gone.iter().any(|(id, _)| *id == victim.id);
-        self.all.iter_mut().filter(is_gone).for_each(|victim| victim.is_going = true);
+        let is_going = |victim: &&mut Victim| {
+            gone.iter().any(|(id, means)| *id == victim.id && !means.suspends())
+        };
+        self.all.iter_mut().filter(is_going).for_each(|victim| victim.is_going = true);
+    }
+
+    /// Notes that these jobs are suspended.
+    fn note_suspended(&mut self, all: &[(JobId, Means)]) {
+        let is_meant = |victim: &&mut Victim| all.iter().any(|(id, _)| *id == victim.id);
+        self.all.iter_mut().filter(is_meant).for_each(|victim| victim.is_lender = true);
     }
 }
 
 impl Round {
-    /// Returns the room that a job could start in if other jobs were gone. `None` if it may preempt
+    /// Returns the room that a job could start in if other jobs made room. `None` if it may preempt
     /// no running job, or if it could not start even then, or only later than a job before it.
-    pub(crate) fn room(
-        &self,
-        job: Option<JobId>,
-        want: &Want,
-        limit_secs: Option<u64>,
-        capacity: &Capacity,
-        host: &Host,
-    ) -> Option<Room> {
-        let going: Vec<&Victim> = self.victims.going().collect();
-        let mut gone = self.enough(job, want, limit_secs, capacity, host)?;
-        let fits = |gone: &[&Victim]| {
-            let all = [&going, gone].concat();
-            self.part_without(&all, job.as_slice(), want, limit_secs, capacity, host)
-        };
+    pub(crate) fn room(&self, bid: &Bid) -> Option<Room> {
+        let place = &bid.want.place;
+        let going: Vec<Gone> = self.victims.going().collect();
+        let mut gone = self.enough(bid)?;
+        let fits =
+            |gone: &[Gone]| self.part_without(&[&going, gone].concat(), bid.job.as_slice(), bid);
         let count = (0..=gone.len()).find(|count| fits(&gone[..*count]).is_some())?;
         gone.truncate(count);
         // The most important ones are spared first.
@@ -130,57 +173,61 @@ impl Round {
             }
         }
         let part = fits(&gone)?;
-        let capacity = without(capacity, going.iter().chain(&gone).copied());
-        let means = |victim: &Victim| self.victims.means(victim, &want.place);
-        let victims = gone.iter().filter_map(|victim| Some((victim.id, means(victim)?))).collect();
-        Some(Room { part, capacity, victims })
+        let suspended: Vec<Gone> = gone.iter().filter(|one| !one.wholly).copied().collect();
+        let open = if suspended.is_empty() {
+            None
+        } else {
+            self.part_without(&suspended, bid.job.as_slice(), bid)
+        };
+        let means = |one: &Gone| Some((one.victim.id, self.victims.means(one.victim, place)?));
+        let victims = gone.iter().filter_map(means).collect();
+        let all = [going, gone].concat();
+        let capacity = self.left_by(&all, Cow::Borrowed(bid.capacity), place, |_| false);
+        let lenders = self.victims.lenders(place).map(|lender| lender.id);
+        let gone = all.iter().map(|one| one.victim.id).chain(lenders).collect();
+        Some(Room { part, capacity: capacity.into_owned(), victims, open, gone })
     }
 
     /// Returns all jobs that a job may preempt if it could start without them; none if those that
     /// are going leave enough.
-    pub(crate) fn enough(
-        &self,
-        job: Option<JobId>,
-        want: &Want,
-        limit_secs: Option<u64>,
-        capacity: &Capacity,
-        host: &Host,
-    ) -> Option<Vec<&Victim>> {
-        let may_preempt = |one: &&Victim| self.victims.means(one, &want.place).is_some();
-        let own: Vec<&Victim> = self.victims.all.iter().filter(may_preempt).collect();
-        if own.is_empty() || self.is_behind(job, want, capacity) {
+    pub(super) fn enough(&self, bid: &Bid) -> Option<Vec<Gone<'_>>> {
+        let own = self.victims.all.iter().filter_map(|victim| {
+            let means = self.victims.means(victim, &bid.want.place)?;
+            Some(Gone { victim, wholly: !means.suspends() })
+        });
+        let own: Vec<Gone> = own.collect();
+        if own.is_empty() || self.is_behind(bid) {
             return None;
         }
-        let fits = |gone: &[&Victim]| {
-            self.part_without(gone, job.as_slice(), want, limit_secs, capacity, host)
-        };
-        let going: Vec<&Victim> = self.victims.going().collect();
+        let fits = |gone: &[Gone]| self.part_without(gone, bid.job.as_slice(), bid);
+        let going: Vec<Gone> = self.victims.going().collect();
         if fits(&going).is_some() {
             return Some(Vec::new());
         }
-        let open: Vec<&Victim> = own.into_iter().filter(|victim| !victim.is_going).collect();
+        // A suspended job has already lent its CPUs. A reservation of the owner may count on the end
+        // of a job, which must then not move.
+        let is_awaited =
+            |victim: &Victim| self.moments.iter().any(|moment| moment.is_gone(victim.id));
+        let is_open = |one: &Gone| {
+            let may_stay = !one.victim.is_lender && !is_awaited(one.victim);
+            !one.victim.is_going && (one.wholly || may_stay)
+        };
+        let open: Vec<Gone> = own.into_iter().filter(is_open).collect();
         fits(&[&going[..], &open[..]].concat()).map(|_| open)
     }
 
     /// Returns whether another job of the line is blocked, and will not start in a moment.
-    fn is_behind(&self, job: Option<JobId>, want: &Want, capacity: &Capacity) -> bool {
-        let line = capacity.line(want.place.partition);
-        let is_other = |kept: &&Kept| kept.line == line && Some(kept.job) != job;
+    fn is_behind(&self, bid: &Bid) -> bool {
+        let line = bid.capacity.line(bid.want.place.partition);
+        let is_other = |kept: &&Kept| kept.line == line && Some(kept.job) != bid.job;
         self.reservations.iter().filter(is_other).any(|kept| kept.claim.is_none())
     }
 
-    /// Returns the part that a job would get without these running jobs. The reservations of `own`
-    /// do not count.
-    fn part_without(
-        &self,
-        gone: &[&Victim],
-        own: &[JobId],
-        want: &Want,
-        limit_secs: Option<u64>,
-        capacity: &Capacity,
-        host: &Host,
-    ) -> Option<Part> {
-        let limit_secs = self.limit(want, limit_secs, capacity);
+    /// Returns the part that a job would get if these jobs made room. The reservations of `own` do
+    /// not count.
+    pub(super) fn part_without(&self, gone: &[Gone], own: &[JobId], bid: &Bid) -> Option<Part> {
+        let Bid { want, capacity, host, .. } = *bid;
+        let limit_secs = self.limit(want, bid.limit_secs, capacity);
         let others = self.reservations.iter().filter(|kept| !own.contains(&kept.job));
         let kept = others
             .map(|kept| &kept.reservation)
@@ -191,12 +238,73 @@ impl Round {
         let mut spares = Vec::new();
         for moment in kept.chain(moments.map(Some)) {
             let moment = moment?;
-            let spare = moment.spare_for(want.place.limits.reservation()).map(Cow::into_owned)?;
-            let still = gone.iter().filter(|one| !moment.is_gone(one.id));
-            spares.push(without(&spare, still.copied()));
+            let spare = moment.spare_for(want.place.limits.reservation())?;
+            spares.push(self.left_by(gone, spare, &want.place, |id| moment.is_gone(id)));
         }
-        let capacity = without(capacity, gone.iter().copied());
-        capacity.pick_in_all(&spares.iter().collect::<Vec<_>>(), want, host)
+        let spares: Vec<&Capacity> = spares.iter().map(Cow::as_ref).collect();
+        let capacity = self.left_by(gone, Cow::Borrowed(capacity), &want.place, |_| false);
+        capacity.pick_in_all(&spares, want, host)
+    }
+
+    /// Returns the resources that are free to a job in this place if these jobs made room, beside
+    /// those that `has_gone` already. The CPUs of suspended jobs that it may preempt are free, too.
+    fn left_by<'a>(
+        &self,
+        gone: &[Gone],
+        mut capacity: Cow<'a, Capacity>,
+        place: &CpuSharing,
+        has_gone: impl Fn(JobId) -> bool,
+    ) -> Cow<'a, Capacity> {
+        let wholly = gone.iter().filter(|one| one.wholly && !has_gone(one.victim.id));
+        let wholly: Vec<&Victim> = wholly.map(|one| one.victim).collect();
+        let is_left = |id: JobId| has_gone(id) || wholly.iter().any(|victim| victim.id == id);
+        let suspended = gone.iter().filter(|one| !one.wholly && !one.victim.is_lender);
+        let suspended = suspended.map(|one| one.victim);
+        let suspended = suspended.filter(|victim| self.victims.means(victim, place).is_some());
+        for victim in self.victims.lenders(place).chain(suspended) {
+            if !is_left(victim.id) {
+                capacity.to_mut().give_cpus(&victim.part);
+            }
+        }
+        wholly.iter().for_each(|victim| capacity.to_mut().give(&victim.part));
+        capacity
+    }
+
+    /// Returns what a job may use at once, regardless of reservations: also the CPUs of suspended
+    /// jobs that it may preempt.
+    pub(super) fn with_lent<'a>(
+        &self,
+        capacity: Cow<'a, Capacity>,
+        place: &CpuSharing,
+    ) -> Cow<'a, Capacity> {
+        self.left_by(&[], capacity, place, |_| false)
+    }
+
+    /// Returns the running jobs as a job in this place sees them: suspended ones that it may preempt
+    /// have no CPUs. Their IDs come second.
+    pub(super) fn as_seen_by(
+        &self,
+        place: &CpuSharing,
+        mut running: Vec<Running>,
+    ) -> (Vec<Running>, Vec<JobId>) {
+        let lenders: Vec<JobId> = self.victims.lenders(place).map(|lender| lender.id).collect();
+        for one in running.iter_mut().filter(|one| lenders.contains(&one.id)) {
+            one.part.alloc.cpu_ids.clear();
+            one.part.alloc.tres.cpus = 0;
+        }
+        (running, lenders)
+    }
+
+    /// Returns whether a suspended job may be on its CPUs again, beside the jobs that are about to
+    /// start. `lenders`: all suspended jobs that lend their CPUs, itself included.
+    pub(crate) fn may_resume(&self, part: &Part, lenders: &[(JobId, Part)]) -> bool {
+        let soon = self.reservations.iter().filter(|kept| kept.reservation.at == Some(self.now));
+        soon.filter_map(|kept| kept.reservation.spare.as_ref()).all(|spare| {
+            let mut left = spare.spare().clone();
+            let still = lenders.iter().filter(|(id, _)| !spare.is_gone(*id));
+            still.for_each(|(_, part)| left.give_cpus(part));
+            left.has_cpus_again(part)
+        })
     }
 
     /// Returns whether a job before this one could start in the room instead.
@@ -208,10 +316,12 @@ impl Round {
         capacity: &Capacity,
         host: &Host,
     ) -> bool {
-        let is_gone = |victim: &&Victim| {
-            victim.is_going || room.victims.iter().any(|(id, _)| *id == victim.id)
-        };
-        let gone: Vec<&Victim> = self.victims.all.iter().filter(is_gone).collect();
+        let gone = self.victims.all.iter().filter_map(|victim| {
+            let means = room.victims.iter().find(|(id, _)| *id == victim.id);
+            let wholly = victim.is_going || means.is_some_and(|(_, means)| !means.suspends());
+            (wholly || means.is_some()).then_some(Gone { victim, wholly })
+        });
+        let gone: Vec<Gone> = gone.collect();
         let has_claim = |id: JobId| {
             let own = self.reservations.iter().find(|kept| kept.job == id);
             id == key.id || own.is_some_and(|kept| kept.claim.is_some())
@@ -219,18 +329,32 @@ impl Round {
         queue.shapes().any(|shape| {
             let first = queue.all_of(shape).find(|other| !has_claim(other.id));
             let Some(first) = first.filter(|first| *first < key) else { return false };
-            let (own, want) = ([key.id, first.id], shape.want());
-            self.part_without(&gone, &own, &want, shape.limit, capacity, host).is_some()
+            let want = shape.want();
+            let bid = Bid { job: None, want: &want, limit_secs: shape.limit, capacity, host };
+            self.part_without(&gone, &[key.id, first.id], &bid).is_some()
         })
+    }
+
+    /// Notes that these jobs are suspended for a job that starts with this part.
+    pub(crate) fn enter(
+        &mut self,
+        place: &Place,
+        part: &Part,
+        suspended: &[(JobId, Means)],
+        bid: &Bid,
+    ) {
+        self.victims.note_suspended(suspended);
+        self.note_start(part, bid);
+        // The next job of this shape may preempt others.
+        self.shape = Some(std::sync::Arc::clone(&place.shape));
     }
 
     /// Claims the room for a job until the jobs that are going have ended.
     pub(crate) fn claim(&mut self, place: &Place, room: Room, capacity: &Capacity) {
-        let Room { part, capacity: mut spare, victims } = room;
+        let Room { part, capacity: mut spare, victims, gone, .. } = room;
         self.victims.note(&victims);
         spare.take(&part);
         let line = capacity.line(part.place.partition);
-        let gone = self.victims.going().map(|victim| victim.id).collect();
         let spare = Moment::alone(self.now, spare, gone);
         let reservation = Reservation { at: Some(self.now), spare: Some(spare) };
         self.reservations.retain(|kept| kept.job != place.key.id);
@@ -239,11 +363,4 @@ impl Round {
         // The next job of this shape may preempt others.
         self.shape = Some(std::sync::Arc::clone(&place.shape));
     }
-}
-
-/// Returns the resources that are free without these jobs.
-fn without<'a>(capacity: &Capacity, gone: impl Iterator<Item = &'a Victim>) -> Capacity {
-    let mut capacity = capacity.clone();
-    gone.for_each(|victim| capacity.give(&victim.part));
-    capacity
 }

@@ -80,6 +80,16 @@ impl Moment {
         Some(spare)
     }
 
+    /// Notes that what these jobs held is spare.
+    pub(crate) fn note_gone(&mut self, jobs: Vec<JobId>) {
+        self.gone.extend(jobs);
+    }
+
+    /// Returns what is left beside the reservations.
+    pub(crate) fn spare(&self) -> &Capacity {
+        &self.spare
+    }
+
     /// Returns whether a running job has ended by this moment.
     pub(crate) fn is_gone(&self, job: JobId) -> bool {
         self.gone.contains(&job)

@@ -58,11 +58,22 @@ pub(crate) fn expected_end(job: &Job, usual_secs: Option<u64>, now: Timestamp) -
                     end.map_or(ExpectedEnd::Unknown, ExpectedEnd::AsEarlier)
                 }
             };
-            end.by(job.run.preempted.as_ref().map(|by| by.until.max(soon)))
+            let grace = job.run.preempted.as_ref().and_then(|by| by.grace_end());
+            end.by(grace.map(|end| end.max(soon)))
         }
         JobState::Suspended => ExpectedEnd::Unknown,
         JobState::Pending | JobState::Ended(_) => ExpectedEnd::ByLimit(now),
     }
+}
+
+/// Returns the expected end of a suspended job that is resumed then. It may be suspended again
+/// before, so this is never a certain end.
+pub(crate) fn end_if_resumed(job: &Job, usual_secs: Option<u64>, at: Timestamp) -> ExpectedEnd {
+    let Some(secs) = job.request.time_limit_secs.or(usual_secs) else {
+        return ExpectedEnd::Unknown;
+    };
+    let left = secs.saturating_sub(job.elapsed(job.run.suspended_at.unwrap_or(at)).as_secs());
+    ExpectedEnd::AsEarlier(at.plus_secs(left.max(1)))
 }
 
 /// The number of recent run times of a name that count.

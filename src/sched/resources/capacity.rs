@@ -4,6 +4,8 @@
 //! Each job limits how many jobs may run on its CPUs: one, or more in partitions whose jobs share
 //! CPUs (`OverSubscribe`). A job uses a CPU only once. See `gpu_pool` for shared GPUs.
 
+mod lent;
+
 use super::cpu_pick;
 use super::gpu_pool::{GpuPool, GpuWant};
 use super::limits::{LimitSet, Limits, Reached};
@@ -118,12 +120,18 @@ struct Holding {
 impl Holding {
     fn take(&mut self, alloc: &Allocation) {
         self.tres = self.tres.plus(&alloc.tres);
-        alloc.cpu_ids.iter().for_each(|cpu| *self.cpus.entry(*cpu).or_default() += 1);
     }
 
     fn give(&mut self, alloc: &Allocation) {
         self.tres = self.tres.minus(&alloc.tres);
-        for cpu in &alloc.cpu_ids {
+    }
+
+    fn take_cpus(&mut self, cpu_ids: &[u32]) {
+        cpu_ids.iter().for_each(|cpu| *self.cpus.entry(*cpu).or_default() += 1);
+    }
+
+    fn give_cpus(&mut self, cpu_ids: &[u32]) {
+        for cpu in cpu_ids {
             match self.cpus.get_mut(cpu) {
                 Some(jobs) if *jobs > 1 => *jobs -= 1,
                 _ => drop(self.cpus.remove(cpu)),
@@ -155,6 +163,12 @@ pub struct Capacity {
     limits: Limits,
     /// The number of unused CPUs of each partition.
     empty: Vec<u32>,
+}
+
+/// Returns whether a CPU with these jobs has a place for one more.
+fn has_slot(there: &[u32], jobs_per_cpu: u32) -> bool {
+    let most = jobs_per_cpu.min(there.first().copied().unwrap_or(u32::MAX));
+    there.len() < most as usize
 }
 
 fn is_among(own: Option<&BTreeSet<u32>>, id: u32) -> bool {
@@ -235,10 +249,7 @@ impl Capacity {
 
     fn has_place(&self, cpu: u32, jobs_per_cpu: u32) -> bool {
         let is_open = !self.is_closed(cpu);
-        self.cpus.get(&cpu).filter(|_| is_open).is_some_and(|there| {
-            let most = jobs_per_cpu.min(there.first().copied().unwrap_or(u32::MAX));
-            there.len() < most as usize
-        })
+        self.cpus.get(&cpu).filter(|_| is_open).is_some_and(|there| has_slot(there, jobs_per_cpu))
     }
 
     /// Returns the CPUs that a job with this sharing may get, ascending.
@@ -525,46 +536,25 @@ impl Capacity {
     }
 
     /// Records the part that a job has, whether or not it was free.
-    pub fn take(&mut self, Part { alloc, place }: &Part) {
-        for cpu in &alloc.cpu_ids {
-            match self.cpus.get_mut(cpu) {
-                Some(there) => {
-                    there.push(place.jobs_per_cpu);
-                    there.sort_unstable();
-                }
-                None => self.beyond += 1,
-            }
-        }
+    pub fn take(&mut self, part @ Part { alloc, place }: &Part) {
         self.gpus.take(&alloc.gpu_ids, alloc.gpu_share);
         self.used = self.used.plus(&alloc.tres);
         if let Some(own) = place.partition.and_then(|at| self.by_partition.get_mut(at)) {
             own.take(alloc);
         }
         self.limits.take(&place.limits, &alloc.tres);
-        self.count_empty();
+        self.take_cpus(part);
     }
 
     /// Releases the part that a job held.
-    pub fn give(&mut self, Part { alloc, place }: &Part) {
-        for cpu in &alloc.cpu_ids {
-            match self.cpus.get_mut(cpu) {
-                Some(there) => {
-                    if let Some(at) =
-                        there.iter().position(|jobs_per_cpu| *jobs_per_cpu == place.jobs_per_cpu)
-                    {
-                        there.remove(at);
-                    }
-                }
-                None => self.beyond = self.beyond.saturating_sub(1),
-            }
-        }
+    pub fn give(&mut self, part @ Part { alloc, place }: &Part) {
         self.gpus.give(&alloc.gpu_ids, alloc.gpu_share);
         self.used = self.used.minus(&alloc.tres);
         if let Some(own) = place.partition.and_then(|at| self.by_partition.get_mut(at)) {
             own.give(alloc);
         }
         self.limits.give(&place.limits, &alloc.tres);
-        self.count_empty();
+        self.give_cpus(part);
     }
 
     /// Marks `count` CPUs as used by processes outside jobs: those with the fewest jobs, and among

@@ -1,5 +1,7 @@
 //! Preemption: who makes room for whom, how, and for whose benefit.
 
+mod suspended;
+
 use super::*;
 use crate::types::Config;
 use slotd_model::preempt::PreemptMode;
@@ -232,6 +234,34 @@ fn a_requeued_job_waits_two_minutes_and_does_not_push_out_the_other() {
 }
 
 #[test]
+fn a_users_requeue_ends_the_consequences_of_a_preemption() {
+    // The job was suspended.
+    let mut d = tiers(PreemptMode::Suspend, 0);
+    let victim = started(&mut d, &[to("low").cpus(4)])[0];
+    started(&mut d, &[to("high").cpus(2)]);
+    let requeue = |d: &mut Double, id| {
+        d.act(|core, cx| core.requeue(&JobRef::job(id), false, &[], cx)).unwrap();
+    };
+    requeue(&mut d, victim);
+    die(&mut d, victim);
+    let comment = |d: &Double, id| d.core.job(id).unwrap().run.system_comment.clone();
+    assert_eq!((d.reason(victim), comment(&d, victim)), (Reason::Resources, None));
+    // The job has ended.
+    let mut d = tiers(PreemptMode::Cancel, 0);
+    let victim = started(&mut d, &[to("low").cpus(4)])[0];
+    let urgent = d.submit(to("high").cpus(4));
+    d.plan();
+    die(&mut d, victim);
+    assert!(comment(&d, victim).is_some());
+    d.started();
+    requeue(&mut d, victim);
+    d.plan();
+    assert_eq!((d.reason(victim), comment(&d, victim)), (Reason::Resources, None));
+    d.exit(urgent, 0);
+    assert_eq!(d.started(), [victim]);
+}
+
+#[test]
 fn jobs_that_cannot_be_requeued_are_cancelled() {
     let mut d = tiers(PreemptMode::Requeue, 0);
     let no_requeue = to("low").cpus(2).with(|request| request.no_requeue = true);
@@ -320,6 +350,21 @@ fn a_job_goes_on_if_the_one_that_needed_its_room_no_longer_waits() {
     assert_eq!(d.stops(), [(victim, CANCEL)]);
     die(&mut d, victim);
     assert_eq!(d.started(), [again]);
+}
+
+#[test]
+fn a_job_goes_on_if_a_new_configuration_protects_it_in_its_grace_time() {
+    let mut d = tiers(PreemptMode::Cancel, 60);
+    let victim = started(&mut d, &[to("low").cpus(4)])[0];
+    let urgent = d.submit(to("high").cpus(4));
+    d.plan();
+    let mut config = d.core.config().clone();
+    let low = Partition { grace_secs: 60, ..partition("low", 1, Some(PreemptMode::Off)) };
+    config.set_partitions(vec![low, partition("high", 3, None)]);
+    d.set_config(config);
+    d.wait(60);
+    assert_eq!((d.stops(), d.state(victim)), (vec![], JobState::Running));
+    assert_eq!((d.reason(urgent), d.core.next_due()), (Reason::Resources, None));
 }
 
 #[test]
