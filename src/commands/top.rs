@@ -13,12 +13,14 @@ mod terminal;
 mod window;
 
 use crate::args::error::CliError;
+use crate::args::origin::Origin;
 use crate::client::connection::ClientError;
 use crate::client::follow::{Follower, Heard};
 use crate::commands::launch::{signal_text, tell};
 use crate::commands::{Done, now, origin, output, paths};
 use crate::tui::page::Side;
-use crate::tui::state::{JobAction, Theme, Words};
+use crate::tui::state::{JobAction, Words};
+use crate::tui::theme::{self, Palette, Theme};
 use crate::tui::{Action, Input, Screen};
 use background::{Background, News};
 use elsewhere::Elsewhere;
@@ -39,8 +41,39 @@ use std::time::{Duration, Instant};
 use terminal::Terminal;
 
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Examples:\n  slotd top\n  NO_COLOR=1 slotd top    without colours")]
-pub struct TopArgs {}
+#[command(
+    after_help = "Examples:\n  slotd top\n  slotd top --theme=light\n  NO_COLOR=1 slotd top    without colours"
+)]
+pub struct TopArgs {
+    /// Select colors for a dark or light background, if the terminal has 256 colors
+    #[arg(long, value_enum, value_name = "THEME", default_value_t)]
+    theme: Choice,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, clap::ValueEnum)]
+enum Choice {
+    /// The background in COLORFGBG; if it is not set, only the 16 colors of the terminal
+    #[default]
+    Auto,
+    Dark,
+    Light,
+}
+
+/// Returns the appearance that the options and the environment ask for.
+fn appearance(choice: Choice, origin: &Origin) -> Theme {
+    let background = match choice {
+        Choice::Auto => origin.nonempty("COLORFGBG").and_then(theme::Background::of),
+        Choice::Dark => Some(theme::Background::Dark),
+        Choice::Light => Some(theme::Background::Light),
+    };
+    let has_256 = origin.nonempty("COLORTERM").is_some()
+        || origin.nonempty("TERM").is_some_and(|term| term.contains("256color"));
+    let palette = match origin.nonempty("NO_COLOR") {
+        Some(_) => Palette::None,
+        None => Palette::of(has_256, background),
+    };
+    Theme { palette, ascii: !output::is_utf8(origin) }
+}
 
 /// Interval at which the times on the screen are updated while a job runs.
 const TICK: Duration = Duration::from_secs(1);
@@ -48,7 +81,7 @@ const TICK: Duration = Duration::from_secs(1);
 /// Minimum time between two updates of the queue, however often it changes.
 const LOOK_PAUSE: Duration = Duration::from_millis(100);
 
-pub fn run(_: &TopArgs) -> Done {
+pub fn run(args: &TopArgs) -> Done {
     if !io::stdin().is_terminal() || !io::stdout().is_terminal() {
         return Err(CliError::error(1, "slotd top needs a terminal for its input and output")
             .hint("use squeue instead"));
@@ -61,8 +94,7 @@ pub fn run(_: &TopArgs) -> Done {
     let size = terminal.size().map_err(Ended::Terminal)?;
     let origin = origin();
     let ctx = output::ctx(&origin, now());
-    let theme =
-        Theme { colour: origin.nonempty("NO_COLOR").is_none(), ascii: !output::is_utf8(&origin) };
+    let theme = appearance(args.theme, &origin);
     let mut top = Top {
         screen: Screen::new(ctx, theme, Words { signal: signal_text, user: user_name }, size),
         terminal,
@@ -301,10 +333,10 @@ impl Top {
                 self.take(Input::Searching { done, of })
             }
             News::Searched { search, side, found } if self.outputs.is_searching(search) => {
-                let why_not = match found {
-                    Ok(at) => {
-                        self.outputs.found(side, at);
-                        None
+                let message = match found {
+                    Ok(hit) => {
+                        self.outputs.found(side, hit.at);
+                        hit.around.map(str::to_owned)
                     }
                     Err(why) => {
                         self.outputs.stop_search();
@@ -312,7 +344,7 @@ impl Top {
                     }
                 };
                 self.read_outputs();
-                self.take(Input::Searched(why_not))
+                self.take(Input::Searched(message))
             }
             News::Elsewhere(answered) => {
                 self.elsewhere.note(answered);

@@ -99,7 +99,8 @@ impl Link {
         if changed.all || self.over_time.is_some_and(|(id, _)| changed.jobs.contains(&id)) {
             self.over_time = None;
         }
-        self.node_due |= changed.node || changed.all;
+        // Jobs hold CPUs and licenses of the node, and its reservations begin and end.
+        self.node_due |= !changed.is_empty();
     }
 
     /// Marks the current usage as outdated.

@@ -54,6 +54,10 @@ pub struct JobView {
     /// From when on other jobs may preempt it, if any may.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub preemptible_since: Option<Timestamp>,
+    /// When a recurring job runs next: the begin of a pending one, otherwise the time after its
+    /// current run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next_run: Option<Timestamp>,
 }
 
 impl Deref for JobView {

@@ -217,7 +217,7 @@ impl<T: Table> Field<T> {
     }
 
     /// Returns the tone of a cell with this text.
-    pub fn tone(&self, cell: &str) -> Tone {
+    pub(crate) fn tone(&self, cell: &str) -> Tone {
         (self.tone)(cell)
     }
 

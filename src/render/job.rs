@@ -25,7 +25,7 @@ pub(crate) fn start_or_expected(job: &JobView) -> Option<Timestamp> {
 
 /// Returns the end, or the time at which the time limit ends the job. `None` without a limit or a
 /// start.
-pub(crate) fn end_or_expected(job: &JobView, ctx: &Ctx) -> Option<Timestamp> {
+pub fn end_or_expected(job: &JobView, ctx: &Ctx) -> Option<Timestamp> {
     if job.run.state.is_terminal() {
         return job.run.end;
     }

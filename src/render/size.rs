@@ -29,7 +29,7 @@ pub fn kib(amount: u64, units: Units) -> String {
 }
 
 /// Formats an amount in MiB, as in `ReqMem`: `512M`.
-pub fn mib(amount: u64, units: Units) -> String {
+pub(crate) fn mib(amount: u64, units: Units) -> String {
     convert(amount, 1, units)
 }
 

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 
 /// The meaning of a state for the reader.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Tone {
+pub(crate) enum Tone {
     /// No meaning: printed like other text.
     Plain,
     /// Running, completed or available.
@@ -19,7 +19,7 @@ pub enum Tone {
 }
 
 impl Tone {
-    pub fn of_job(state: JobState) -> Tone {
+    fn of_job(state: JobState) -> Tone {
         match state {
             JobState::Running => Tone::Good,
             JobState::Pending | JobState::Suspended | JobState::Completing => Tone::Waiting,

@@ -132,6 +132,10 @@ impl Core {
             view.expected_start = view.begin().filter(|begin| *begin > now);
         }
         view.preemptible_since = view.run.start.filter(|_| self.is_preemptible(&record.job));
+        view.next_run = match view.run.state {
+            JobState::Pending => view.begin().filter(|_| view.request.recurrence.is_some()),
+            _ => self.next_recurrence(&record.job, now),
+        };
         view
     }
 

@@ -24,6 +24,8 @@ pub enum Command {
     Sort,
     Do(JobAction),
     Edit,
+    Undo,
+    Plans,
     Suspend,
     Help,
     Back,
@@ -73,41 +75,22 @@ const fn line(
     Line { spots, keys, name, short, about }
 }
 
-/// All keys, the most important ones first.
+/// All keys, the most important ones first. The first two of each page are always among its hints.
 pub const KEYS: &[Line] = &[
-    line(BOTH, &[(letter('?'), Command::Help)], "?", "help", "show this help"),
+    line(BOTH, &[(letter('?'), Command::Help)], "?", "keys", "show this help"),
     line(
-        BOTH,
+        LISTS,
         &[(letter('q'), Command::Quit)],
         "q",
         "quit",
-        "quit (also Ctrl-C; Ctrl-Z suspends, fg resumes)",
+        "quit (Ctrl-C quits anywhere; Ctrl-Z suspends, fg resumes)",
     ),
     line(
-        BOTH,
-        &[
-            (KeyCode::Up, Command::Up),
-            (KeyCode::Down, Command::Down),
-            (letter('k'), Command::Up),
-            (letter('j'), Command::Down),
-            (KeyCode::PageUp, Command::PageUp),
-            (KeyCode::PageDown, Command::PageDown),
-        ],
-        "up down PgUp PgDn k j",
-        "",
-        "move (the mouse works too)",
-    ),
-    line(
-        BOTH,
-        &[
-            (KeyCode::Home, Command::First),
-            (KeyCode::End, Command::Last),
-            (letter('g'), Command::First),
-            (letter('G'), Command::Last),
-        ],
-        "Home End g G",
-        "",
-        "go to the start or the end",
+        PAGE,
+        &[(letter('q'), Command::Quit), (KeyCode::Esc, Command::Back)],
+        "q",
+        "back",
+        "go back, or stop a running search (also Esc)",
     ),
     line(
         LISTS,
@@ -116,13 +99,67 @@ pub const KEYS: &[Line] = &[
         "open",
         "open a job's details and outputs, or an array's tasks",
     ),
+    line(BOTH, &[(letter('c'), Command::Do(JobAction::Cancel))], "c", "cancel", "cancel the job"),
+    line(BOTH, &[(letter('h'), Command::Do(JobAction::Hold))], "h", "hold", "hold the job"),
+    line(
+        BOTH,
+        &[(letter('r'), Command::Do(JobAction::Release))],
+        "r",
+        "release",
+        "release the job",
+    ),
+    line(BOTH, &[(letter('u'), Command::Undo)], "u", "undo", "undo the last hold or release"),
+    line(
+        BOTH,
+        &[(letter('e'), Command::Edit)],
+        "e",
+        "edit",
+        "edit the options and the script of a pending job",
+    ),
+    line(
+        BOTH,
+        &[(letter('t'), Command::Do(JobAction::Top))],
+        "t",
+        "to front",
+        "move the job to the top of the queue",
+    ),
+    line(
+        BOTH,
+        &[(letter('R'), Command::Do(JobAction::Requeue))],
+        "R",
+        "requeue",
+        "end the job and requeue it",
+    ),
+    line(
+        BOTH,
+        &[(letter('a'), Command::Do(JobAction::Retry))],
+        "a",
+        "again",
+        "resubmit an ended job, or an array's failed tasks",
+    ),
+    line(
+        LISTS,
+        &[(letter('/'), Command::Filter)],
+        "/",
+        "filter",
+        "show only jobs that contain a text",
+    ),
+    line(PAGE, &[(letter('/'), Command::Search)], "/", "search", "search the output"),
     line(
         PAGE,
-        &[(KeyCode::Esc, Command::Back)],
-        "Esc",
-        "back",
-        "return to the lists, or stop a running search",
+        &[(letter('n'), Command::Next), (letter('N'), Command::Previous)],
+        "n N",
+        "hits",
+        "go to the next or the previous hit, around the ends",
     ),
+    line(
+        PAGE,
+        &[(letter('f'), Command::Follow)],
+        "f",
+        "follow",
+        "follow the output, or stop following",
+    ),
+    line(PAGE, &[(letter('z'), Command::Zoom)], "z", "zoom", "show only this part"),
     line(
         LISTS,
         &[(KeyCode::Tab, Command::NextPane), (KeyCode::BackTab, Command::PreviousPane)],
@@ -139,36 +176,19 @@ pub const KEYS: &[Line] = &[
     ),
     line(
         LISTS,
-        &[(letter('/'), Command::Filter)],
-        "/",
-        "filter",
-        "show only jobs that contain a text",
+        &[(letter('s'), Command::Sort)],
+        "s",
+        "sort",
+        "change the order (or click on a heading)",
     ),
-    line(PAGE, &[(letter('/'), Command::Search)], "/", "search", "search the output"),
-    line(
-        PAGE,
-        &[(letter('n'), Command::Next), (letter('N'), Command::Previous)],
-        "n N",
-        "hits",
-        "go to the next or the previous hit",
-    ),
-    line(
-        PAGE,
-        &[(letter('f'), Command::Follow)],
-        "f",
-        "follow",
-        "follow the output, or stop following",
-    ),
-    line(PAGE, &[(letter('z'), Command::Zoom)], "z", "zoom", "show only this part"),
-    line(
-        PAGE,
-        &[(KeyCode::Left, Command::Left), (KeyCode::Right, Command::Right)],
-        "left right",
-        "",
-        "scroll long lines sideways",
-    ),
-    line(LISTS, &[(letter('s'), Command::Sort)], "s", "sort", "change the sort order"),
     line(LISTS, &[(letter(' '), Command::Mark)], "Space", "mark", "mark a job for the next action"),
+    line(
+        LISTS,
+        &[(letter('p'), Command::Plans)],
+        "p",
+        "plans",
+        "show reservations, licenses and QOS",
+    ),
     line(
         LISTS,
         &[(letter('*'), Command::MarkAll)],
@@ -176,6 +196,7 @@ pub const KEYS: &[Line] = &[
         "all",
         "mark all jobs of the list, or none",
     ),
+    line(LISTS, &[(KeyCode::Esc, Command::Back)], "Esc", "", "clear the filter, then the marks"),
     line(
         LISTS,
         &[(KeyCode::Right, Command::Toggle), (KeyCode::Left, Command::Toggle)],
@@ -183,59 +204,40 @@ pub const KEYS: &[Line] = &[
         "",
         "open or close an array",
     ),
-    line(LISTS, &[(KeyCode::Esc, Command::Back)], "Esc", "clear", "clear the filter and the marks"),
-    line(BOTH, &[(letter('c'), Command::Do(JobAction::Cancel))], "c", "cancel", "cancel the job"),
     line(
-        BOTH,
-        &[(letter('R'), Command::Do(JobAction::Requeue))],
-        "R",
-        "requeue",
-        "end the job and requeue it",
-    ),
-    line(BOTH, &[(letter('h'), Command::Do(JobAction::Hold))], "h", "hold", "hold the job"),
-    line(
-        BOTH,
-        &[(letter('r'), Command::Do(JobAction::Release))],
-        "r",
-        "release",
-        "release the job",
+        PAGE,
+        &[(KeyCode::Left, Command::Left), (KeyCode::Right, Command::Right)],
+        "left right",
+        "",
+        "scroll long lines sideways",
     ),
     line(
         BOTH,
-        &[(letter('t'), Command::Do(JobAction::Top))],
-        "t",
-        "top",
-        "move the job to the top of the queue",
+        &[
+            (KeyCode::Up, Command::Up),
+            (KeyCode::Down, Command::Down),
+            (letter('k'), Command::Up),
+            (letter('j'), Command::Down),
+            (KeyCode::PageUp, Command::PageUp),
+            (KeyCode::PageDown, Command::PageDown),
+        ],
+        "up down PgUp PgDn k j",
+        "",
+        "move (a click selects, the wheel scrolls)",
     ),
     line(
         BOTH,
-        &[(letter('e'), Command::Edit)],
-        "e",
-        "edit",
-        "edit the options and the script of a pending job",
-    ),
-    line(
-        BOTH,
-        &[(letter('a'), Command::Do(JobAction::Retry))],
-        "a",
-        "again",
-        "resubmit an ended job, or an array's failed tasks",
+        &[
+            (KeyCode::Home, Command::First),
+            (KeyCode::End, Command::Last),
+            (letter('g'), Command::First),
+            (letter('G'), Command::Last),
+        ],
+        "Home End g G",
+        "",
+        "go to the start or the end",
     ),
 ];
-
-impl Line {
-    /// Returns the job action of these keys, which applies only to jobs in certain states.
-    pub fn job_action(&self) -> Option<JobAction> {
-        match self.keys {
-            [(_, Command::Do(job_action)), ..] => Some(*job_action),
-            _ => None,
-        }
-    }
-
-    pub fn is_edit(&self) -> bool {
-        matches!(self.keys, [(_, Command::Edit), ..])
-    }
-}
 
 /// Returns the lines of the help.
 pub fn lines(spot: Spot) -> impl Iterator<Item = &'static Line> {

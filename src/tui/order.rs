@@ -12,15 +12,19 @@ pub enum Sort {
     Name,
     User,
     Cpus,
+    Memory,
+    Gpus,
 }
 
 impl Sort {
-    const ALL: [(Sort, &'static str); 5] = [
+    const ALL: [(Sort, &'static str); 7] = [
         (Sort::Queue, "queue"),
         (Sort::Number, "number"),
         (Sort::Name, "name"),
         (Sort::User, "user"),
         (Sort::Cpus, "CPUs"),
+        (Sort::Memory, "memory"),
+        (Sort::Gpus, "GPUs"),
     ];
 
     pub fn name(self) -> &'static str {
@@ -58,6 +62,8 @@ impl Order {
             Sort::Name => (Some(&job.request.name), [id, 0, 0]),
             Sort::User => (Some(&job.request.user), [id, 0, 0]),
             Sort::Cpus => (None, [-i64::from(job.tres.cpus), id, 0]),
+            Sort::Memory => (None, [-i64::try_from(job.tres.mem_mb).unwrap_or(i64::MAX), id, 0]),
+            Sort::Gpus => (None, [-i64::from(job.tres.gpus), id, 0]),
         };
         Order { text: text.cloned().unwrap_or_default(), numbers }
     }

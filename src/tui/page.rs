@@ -105,8 +105,14 @@ impl Screen {
         let lines =
             |screen: &Screen, part| i64::try_from(screen.part_lines(part)).unwrap_or(1).max(2) - 1;
         match command {
-            Command::Back if page.searching.is_some() => return vec![Action::StopSearch],
-            Command::Back => {
+            Command::Back | Command::Quit if page.searching.is_some() => {
+                return vec![Action::StopSearch];
+            }
+            Command::Back | Command::Quit if page.zoom => {
+                page.zoom = false;
+                return vec![Action::Redraw];
+            }
+            Command::Back | Command::Quit => {
                 self.page = None;
                 return vec![Action::CloseLogs];
             }

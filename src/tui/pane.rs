@@ -8,6 +8,7 @@ use crate::live::picture::label;
 use crate::live::{Picture, Place, Sorted};
 use slotd_model::JobId;
 use slotd_model::view::JobView;
+use slotd_render::job::is_held;
 use std::collections::{BTreeSet, HashMap};
 
 /// The job or array that a row shows.
@@ -32,6 +33,8 @@ struct Entry {
     array: Option<JobId>,
     tasks: usize,
     cpus: u32,
+    /// Its tasks, if they are held or have failed.
+    special: usize,
 }
 
 /// The records of an array in one list.
@@ -67,6 +70,8 @@ pub struct Pane {
     pub sort: Sort,
     /// The number of records, counting each task of an array.
     pub count: usize,
+    /// The number of those that are held or have failed.
+    pub special: usize,
     entries: HashMap<JobId, Entry>,
     groups: HashMap<JobId, Group>,
     /// The top-level rows, without the rows inside open arrays.
@@ -83,6 +88,7 @@ impl Pane {
             top: 0,
             sort: Sort::Queue,
             count: 0,
+            special: 0,
             entries: HashMap::new(),
             groups: HashMap::new(),
             heads: Sorted::default(),
@@ -113,13 +119,14 @@ impl Pane {
     pub fn fill(&mut self, picture: &Picture, filter: &str) {
         let chosen = self.selected();
         let wanted = filter.to_lowercase();
-        self.count = 0;
+        (self.count, self.special) = (0, 0);
         self.entries.clear();
         self.groups.clear();
         let (mut heads, mut records) = (Vec::new(), HashMap::<JobId, Vec<(Order, JobId)>>::new());
         for job in picture.list(self.place).filter(|job| matches(job, &wanted)) {
             let entry = self.entry(job);
             self.count += entry.tasks;
+            self.special += entry.special;
             match entry.array {
                 Some(array) => {
                     records.entry(array).or_default().push((entry.order.clone(), job.id));
@@ -161,12 +168,14 @@ impl Pane {
             array: job.array_job_id(),
             tasks: job.weight(),
             cpus: job.tres.cpus,
+            special: if is_special(job) { job.weight() } else { 0 },
         }
     }
 
     fn take_out(&mut self, id: JobId) {
         let Some(entry) = self.entries.remove(&id) else { return };
         self.count -= entry.tasks;
+        self.special -= entry.special;
         let Some(array) = entry.array else {
             return self.heads.remove(&(entry.order, Key::Job(id)));
         };
@@ -185,6 +194,7 @@ impl Pane {
     fn put_in(&mut self, job: &JobView) {
         let entry = self.entry(job);
         self.count += entry.tasks;
+        self.special += entry.special;
         match entry.array {
             None => self.heads.insert((entry.order.clone(), Key::Job(job.id))),
             Some(array) => {
@@ -299,6 +309,23 @@ impl Pane {
         self.top = self.top.clamp(first, self.at.max(first)).min(most);
     }
 
+    /// Scrolls by this many rows, and keeps the selected row within these lines.
+    pub fn wheel(&mut self, by: isize, lines: usize) {
+        let most = self.len().saturating_sub(lines);
+        self.top = self.top.saturating_add_signed(by).min(most);
+        self.at = self.at.clamp(self.top, (self.top + lines).saturating_sub(1).max(self.top));
+        self.at = self.at.min(self.len().saturating_sub(1));
+    }
+
+    /// Returns the name of the list, as headings and tabs show it.
+    pub fn name(&self) -> &'static str {
+        match self.place {
+            Place::Running => "RUNNING",
+            Place::Waiting => "PENDING",
+            Place::Ended => "ENDED",
+        }
+    }
+
     /// Returns the visible rows.
     pub fn shown(&self, lines: usize) -> impl Iterator<Item = Row> {
         (self.top..self.top + lines).map_while(move |at| self.row(at))
@@ -310,6 +337,11 @@ fn head(array: JobId, group: &Group) -> Option<(Order, Key)> {
     let (order, id) = group.records.get(0)?;
     let key = if group.records.len() > 1 { Key::Array(array) } else { Key::Job(*id) };
     Some((order.clone(), key))
+}
+
+/// Returns whether a job is held or has failed.
+fn is_special(job: &JobView) -> bool {
+    is_held(job) || job.run.state.is_failure()
 }
 
 /// Returns whether the visible fields of a job contain this text, which must be in lower case.

@@ -3,10 +3,13 @@
 use super::elsewhere::Line;
 use super::keys::{self, Command, Spot};
 use super::log::{Move, Text};
+use super::order::Sort;
 use super::page::{Page, Side};
 use super::pane::{Key, Pane};
+use super::sheet::Sheet;
+use super::theme::Theme;
 use crate::live::{InView, Link, Picture, Place, Touched};
-use crossterm::event::{KeyCode, KeyEvent, KeyModifiers, MouseButton, MouseEvent, MouseEventKind};
+use crossterm::event::{KeyCode, KeyEvent, KeyModifiers, MouseEvent};
 use slotd_model::changed::Changed;
 use slotd_model::{JobId, JobRef, Timestamp};
 use slotd_protocol::answer::Answer;
@@ -82,18 +85,6 @@ pub enum JobAction {
     Retry,
 }
 
-impl JobAction {
-    /// Returns whether the action applies to jobs in this list.
-    pub fn is_for(self, place: Place) -> bool {
-        match self {
-            JobAction::Cancel => place != Place::Ended,
-            JobAction::Hold | JobAction::Release | JobAction::Top => place == Place::Waiting,
-            JobAction::Requeue => place == Place::Running,
-            JobAction::Retry => place == Place::Ended,
-        }
-    }
-}
-
 /// Above this number of changes, rebuilding the lists is as fast as applying them one by one.
 const FEW: usize = 256;
 
@@ -108,15 +99,7 @@ pub enum Typing {
 #[derive(Debug)]
 pub struct Question {
     pub text: String,
-    action: Action,
-}
-
-/// The appearance of the screen.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct Theme {
-    pub colour: bool,
-    /// Whether bars consist of characters that every terminal has.
-    pub ascii: bool,
+    pub(super) action: Action,
 }
 
 /// Names that only the host can look up.
@@ -138,7 +121,10 @@ pub struct Screen {
     pub filter: String,
     pub typing: Option<Typing>,
     pub question: Option<Question>,
-    pub help: bool,
+    /// The page of text that covers the screen.
+    pub sheet: Option<Sheet>,
+    /// The action that undoes the last one.
+    pub undo: Option<Action>,
     pub page: Option<Page>,
     pub message: Option<String>,
     pub is_lost: bool,
@@ -162,7 +148,8 @@ impl Screen {
             filter: String::new(),
             typing: None,
             question: None,
-            help: false,
+            sheet: None,
+            undo: None,
             page: None,
             message: None,
             is_lost: false,
@@ -315,17 +302,18 @@ impl Screen {
             let job = Some(page.job);
             return InView { visible: vec![page.job], chosen: job, page: job, host: false };
         }
-        let of_row = |key: Key| match key {
+        let of_key = |pane: &Pane, key: Key| match key {
             Key::Job(id) => Some(id),
-            Key::Array(array) => self.picture.first_of(array),
+            Key::Array(array) => pane.group(array)?.first(),
         };
-        let visible = self.panes.iter().flat_map(|pane| pane.shown(self.lines(pane.place)));
-        let chosen = match self.panes[self.focus].selected() {
-            Some(Key::Job(id)) => Some(id),
-            Some(Key::Array(_)) | None => None,
+        let shown = |pane: &Pane| {
+            let rows = pane.shown(self.lines(pane.place));
+            rows.filter_map(|row| of_key(pane, row.key)).collect::<Vec<_>>()
         };
+        let pane = &self.panes[self.focus];
+        let chosen = pane.selected().and_then(|key| of_key(pane, key));
         InView {
-            visible: visible.filter_map(|row| of_row(row.key)).collect(),
+            visible: self.panes.iter().flat_map(shown).collect(),
             chosen,
             page: None,
             host: true,
@@ -340,8 +328,8 @@ impl Screen {
             Some(Command::Suspend) => return vec![Action::Suspend],
             _ => {}
         }
-        if self.help {
-            self.help = false;
+        if self.sheet.is_some() {
+            self.sheet_key(event);
             return Vec::new();
         }
         if let Some(question) = self.question.take() {
@@ -383,12 +371,12 @@ impl Screen {
             Command::MarkAll => self.mark_all(),
             Command::Filter => self.typing = Some(Typing::Filter),
             Command::Sort => {
-                pane.sort = pane.sort.next();
-                pane.fill(&self.picture, &self.filter);
+                let sort = pane.sort.next();
+                self.sort(self.focus, sort);
             }
+            Command::Back if self.filter.is_empty() => self.marks.clear(),
             Command::Back => {
                 self.filter.clear();
-                self.marks.clear();
                 self.fill();
             }
             other => return self.common(other),
@@ -399,13 +387,10 @@ impl Screen {
     /// Runs a command that has the same meaning on every page.
     pub(super) fn common(&mut self, command: Command) -> Vec<Action> {
         match command {
-            Command::Help => self.help = true,
+            Command::Help => self.sheet = Some(Sheet::Help(0)),
+            Command::Plans => self.sheet = Some(Sheet::Plans(0)),
+            Command::Undo => return self.undo.take().into_iter().collect(),
             Command::Quit => return vec![Action::Quit],
-            Command::Do(job_action @ (JobAction::Cancel | JobAction::Requeue)) => {
-                self.ask(job_action)
-            }
-            // The user may have meant to resubmit a single job.
-            Command::Do(JobAction::Retry) if self.targets().len() > 1 => self.ask(JobAction::Retry),
             Command::Do(job_action) => return self.job_action(job_action),
             Command::Edit => return self.edit(),
             _ => {}
@@ -413,7 +398,15 @@ impl Screen {
         Vec::new()
     }
 
-    fn open(&mut self) -> Vec<Action> {
+    /// Sorts a list.
+    pub(super) fn sort(&mut self, at: usize, sort: Sort) {
+        let pane = &mut self.panes[at];
+        pane.sort = sort;
+        pane.fill(&self.picture, &self.filter);
+        self.message = Some(format!("{} by {}", pane.name().to_lowercase(), sort.name()));
+    }
+
+    pub(super) fn open(&mut self) -> Vec<Action> {
         match self.panes[self.focus].selected() {
             Some(Key::Job(id)) => {
                 self.page = Some(Page::of(id));
@@ -459,133 +452,6 @@ impl Screen {
         let Some(page) = &mut self.page else { return Vec::new() };
         page.wanted.clone_from(&text);
         if text.is_empty() { Vec::new() } else { self.move_log(Move::Search { text, back: false }) }
-    }
-
-    /// Asks for confirmation before an action that cannot be undone.
-    fn ask(&mut self, what: JobAction) {
-        let jobs = self.targets();
-        if jobs.is_empty() {
-            return;
-        }
-        let target = match &jobs[..] {
-            [one] => format!("job {one}"),
-            many => format!("{} jobs", many.len()),
-        };
-        let text = match what {
-            JobAction::Requeue => format!("End and requeue {target}? (y/n)"),
-            JobAction::Retry => format!("Submit {target} again? (y/n)"),
-            JobAction::Cancel | JobAction::Hold | JobAction::Release | JobAction::Top => {
-                format!("Cancel {target}? (y/n)")
-            }
-        };
-        self.question = Some(Question { text, action: Action::Do { what, jobs } });
-    }
-
-    fn job_action(&mut self, what: JobAction) -> Vec<Action> {
-        let jobs = self.targets();
-        if jobs.is_empty() { Vec::new() } else { vec![Action::Do { what, jobs }] }
-    }
-
-    /// Opens one job in the user's editor.
-    fn edit(&mut self) -> Vec<Action> {
-        match &self.targets()[..] {
-            [] => {}
-            [one] if self.places().contains(&Place::Waiting) => {
-                return vec![Action::Edit(one.clone())];
-            }
-            [one] => {
-                self.message =
-                    Some(format!("job {one} is not pending: only pending jobs can be edited"))
-            }
-            [..] => {
-                self.message = Some(
-                    "only one job can be edited at a time: press Esc to clear the marks".to_owned(),
-                )
-            }
-        }
-        Vec::new()
-    }
-
-    /// Returns the lists of the jobs that an action applies to.
-    pub fn places(&self) -> BTreeSet<Place> {
-        let of = |id: &JobId| self.picture.jobs.get(id).map(|job| Place::of(job.run.state));
-        match &self.page {
-            Some(page) => of(&page.job).into_iter().collect(),
-            None if self.marks.is_empty() => BTreeSet::from([self.panes[self.focus].place]),
-            None => {
-                let of_mark = |key: &Key| match key {
-                    Key::Job(id) => of(id).into_iter().collect::<Vec<_>>(),
-                    // The tasks of an array may be in any list.
-                    Key::Array(_) => Place::ALL.to_vec(),
-                };
-                self.marks.iter().flat_map(of_mark).collect()
-            }
-        }
-    }
-
-    /// Returns the targets of an action: the job of the page, the marked jobs, or the selected row.
-    fn targets(&self) -> Vec<JobRef> {
-        let keys: Vec<Key> = match &self.page {
-            Some(page) => vec![Key::Job(page.job)],
-            None if !self.marks.is_empty() => self.marks.iter().copied().collect(),
-            None => self.panes[self.focus].selected().into_iter().collect(),
-        };
-        let of = |key: Key| match key {
-            Key::Job(id) => crate::live::picture::named(&self.picture, id),
-            Key::Array(array) => JobRef::job(array),
-        };
-        keys.into_iter().map(of).collect()
-    }
-
-    fn mark(&mut self) {
-        let pane = &mut self.panes[self.focus];
-        if let Some(key) = pane.selected() {
-            if !self.marks.remove(&key) {
-                self.marks.insert(key);
-            }
-            pane.step(1);
-        }
-    }
-
-    fn mark_all(&mut self) {
-        let all: BTreeSet<Key> = self.panes[self.focus].keys().collect();
-        if all.is_subset(&self.marks) {
-            self.marks.retain(|key| !all.contains(key));
-        } else {
-            self.marks.extend(all);
-        }
-    }
-
-    fn mouse(&mut self, event: MouseEvent) -> Vec<Action> {
-        let by = match event.kind {
-            MouseEventKind::ScrollUp => -3,
-            MouseEventKind::ScrollDown => 3,
-            MouseEventKind::Down(MouseButton::Left) => 0,
-            _ => return Vec::new(),
-        };
-        if self.help || self.question.is_some() {
-            return Vec::new();
-        }
-        let is_in = |area: &ratatui::layout::Rect| area.contains((event.column, event.row).into());
-        if self.page.is_some() {
-            let part = self.parts().iter().position(is_in);
-            return self.mouse_on_page(part, by);
-        }
-        let areas = self.areas();
-        let Some(i) = areas.panes.iter().position(is_in) else { return Vec::new() };
-        self.focus = i;
-        let pane = &mut self.panes[i];
-        if by != 0 {
-            pane.step(by);
-            return Vec::new();
-        }
-        let line = event.row.saturating_sub(areas.panes[i].y);
-        let at = pane.top + usize::from(line).saturating_sub(1);
-        if line == 0 || at >= pane.len() {
-            return Vec::new();
-        }
-        // A second click on the same row opens it.
-        if std::mem::replace(&mut pane.at, at) == at { self.open() } else { Vec::new() }
     }
 
     /// Returns the selected job.

@@ -1,13 +1,15 @@
 //! Tests of the screen with a simulated daemon: drawing, keys and requests.
 
-use super::state::{JobAction, Theme, Words};
+mod input;
+mod looks;
+
+use super::state::{JobAction, Words};
+use super::theme::{Palette, Theme};
 use super::{Action, Input, Screen, draw};
-use crate::tui::elsewhere::Line;
-use crate::tui::keys::Spot;
 use crate::tui::log::{Move, Text};
 use crate::tui::order::MADE;
 use crate::tui::page::Side;
-use crossterm::event::{KeyCode, KeyEvent, KeyModifiers, MouseButton, MouseEvent, MouseEventKind};
+use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use expect_test::expect_file;
 use proptest::prelude::*;
 use ratatui::Terminal;
@@ -17,10 +19,13 @@ use slotd_model::brief::BriefJob;
 use slotd_model::changed::Changed;
 use slotd_model::gpu::Gpu;
 use slotd_model::host_use::HostSpan;
+use slotd_model::license::LicenseUse;
+use slotd_model::qos::{Qos, TresLimit};
 use slotd_model::query::JobQuery;
+use slotd_model::reservation::{Flag, Reservation, ReservationView, Share};
 use slotd_model::series::{Series, Span, StepSeries};
 use slotd_model::tres::{Allocation, Usage};
-use slotd_model::view::{JobList, JobView};
+use slotd_model::view::{JobList, JobView, NodeView};
 use slotd_model::{
     End, ExitCode, JobId, JobRef, JobState, Reason, Refusal, StepId, StepKey, TaskSet, Tres,
 };
@@ -32,6 +37,8 @@ use slotd_render::fixture::{at, ctx, job, node, now, step};
 struct Daemon {
     /// Whether it has the usage of the host over time.
     has_host_use: bool,
+    /// Whether its host has reservations, licenses and QOS.
+    has_plans: bool,
     jobs: Vec<JobView>,
     asked: Vec<Request>,
 }
@@ -85,6 +92,9 @@ impl Daemon {
                 view.allocated = Tres { cpus: 2, mem_mb: 2148, gpus: 1, ..Tres::ZERO };
                 view.host.gpus =
                     vec![Gpu { id: 0, model: Some("nvidia_h100".to_owned()), ..Gpu::default() }];
+                if self.has_plans {
+                    add_plans(&mut view);
+                }
                 Answer::Node(Box::new(view))
             }
             // Three of four CPUs for half of the past hour.
@@ -122,6 +132,33 @@ impl Daemon {
         screen.update(Input::Changed(changed));
         self.serve(screen);
     }
+}
+
+/// Adds an active and a future reservation, two licenses and a QOS.
+fn add_plans(view: &mut NodeView) {
+    let reservation = |number, name: &str, start, end| Reservation {
+        number,
+        name: name.to_owned(),
+        start: at(start),
+        end: Some(at(end)),
+        users: vec!["lab".to_owned()],
+        ..Reservation::default()
+    };
+    let parts = TresLimit { cpus: Some(1), ..TresLimit::default() };
+    let demo = Reservation {
+        share: Share::Parts(parts),
+        licenses: Some("matlab:1".to_owned()),
+        ..reservation(2, "demo", 600, -600)
+    };
+    let update =
+        Reservation { flags: [Flag::Weekly].into(), ..reservation(1, "update", -1200, -4800) };
+    view.reservations = [update, demo]
+        .map(|reservation| ReservationView { reservation, ..ReservationView::default() })
+        .to_vec();
+    let license = |name: &str, used, total| LicenseUse { name: name.to_owned(), used, total };
+    view.licenses = vec![license("ansys", 0, 1), license("matlab", 2, 3)];
+    let qos = |name: &str, max_jobs| Qos { name: name.to_owned(), max_jobs, ..Qos::default() };
+    view.qos = vec![qos("normal", None), qos("urgent", Some(2))];
 }
 
 /// A running array, a job with a GPU, jobs that wait for different reasons, and ended jobs.
@@ -171,10 +208,10 @@ fn mixed() -> Vec<JobView> {
 }
 
 fn open(jobs: Vec<JobView>, size: (u16, u16)) -> (Daemon, Screen) {
-    let mut daemon = Daemon { has_host_use: false, jobs, asked: Vec::new() };
+    let mut daemon = Daemon { has_host_use: false, has_plans: false, jobs, asked: Vec::new() };
     let words =
         Words { signal: |signal| format!("signal {signal}"), user: |uid| format!("user {uid}") };
-    let mut screen = Screen::new(ctx(), Theme { colour: false, ascii: true }, words, size);
+    let mut screen = Screen::new(ctx(), Theme { palette: Palette::None, ascii: true }, words, size);
     daemon.notify(&mut screen, Changed::everything());
     (daemon, screen)
 }
@@ -218,36 +255,6 @@ fn a_mixed_queue_on_screens_of_several_widths() {
 }
 
 #[test]
-fn the_last_hour_of_the_host_is_shown_on_wide_screens() {
-    let (mut daemon, mut screen) = open(mixed(), (200, 40));
-    assert!(!text(&screen).contains("last hour"), "it is not known yet");
-    daemon.has_host_use = true;
-    let mut asked = 0;
-    for _ in 0..45 {
-        daemon.asked.clear();
-        screen.update(Input::Tick { now: now(), cpus: None });
-        daemon.serve(&mut screen);
-        asked += daemon
-            .asked
-            .iter()
-            .filter(|request| matches!(request, Request::HostOverTime(_)))
-            .count();
-    }
-    assert_eq!(asked, 1);
-    let shown = text(&screen);
-    let bars = |name: &str| {
-        let line = shown
-            .lines()
-            .find(|line| line.starts_with(name) && line.contains("last hour "))
-            .expect(&shown);
-        line.trim_end().chars().rev().take_while(|cell| !cell.is_whitespace()).count()
-    };
-    assert_eq!([bars("CPU"), bars("MEM")], [15, 15], "half an hour: {shown}");
-    screen.update(Input::Size(80, 24));
-    assert!(!text(&screen).contains("last hour"));
-}
-
-#[test]
 fn the_help_and_the_page_of_a_job() {
     let (mut daemon, mut screen) = open(mixed(), (80, 24));
     press(&mut screen, "?");
@@ -277,37 +284,19 @@ fn the_help_and_the_page_of_a_job() {
 }
 
 #[test]
-fn irreversible_actions_ask_for_confirmation() {
-    let (_, mut screen) = open(mixed(), (80, 24));
-    let cancel = |jobs| Action::Do { what: JobAction::Cancel, jobs };
-    assert_eq!(press(&mut screen, "cn"), []);
-    assert_eq!(press(&mut screen, "cy"), [cancel(vec![JobRef::job(JobId(12))])]);
-    assert_eq!(press(&mut screen, "jc"), []);
-    assert!(text(&screen).contains("Cancel job 20? (y/n)"), "{}", text(&screen));
-    press(&mut screen, "n");
-    // Marked rows are cancelled together, each by its own ID.
-    let task = JobRef { tasks: Some(TaskSet::one(2)), ..JobRef::job(JobId(20)) };
-    assert_eq!(press(&mut screen, "g j\nj "), []);
-    assert_eq!(press(&mut screen, "cy"), [cancel(vec![JobRef::job(JobId(12)), task])]);
-    let held = press(&mut screen, "\u{1b}\th");
-    assert!(matches!(&held[..], [Action::Do { what: JobAction::Hold, .. }]), "{held:?}");
-    assert!(press(&mut screen, "R").is_empty() && screen.question.is_some());
-}
-
-#[test]
 fn an_array_is_a_row_that_opens() {
     let (_, mut screen) = open(mixed(), (120, 30));
-    assert!(text(&screen).contains("+ 20_(2)"), "{}", text(&screen));
+    assert!(text(&screen).contains("20 + sweep [2]"), "{}", text(&screen));
     assert!(text(&screen).contains("2/10 done"), "{}", text(&screen));
     press(&mut screen, "j\n");
     assert!(
-        text(&screen).contains("- 20_(2)") && text(&screen).contains("  20_3"),
+        text(&screen).contains("20 - sweep [2]") && text(&screen).contains("20_3   sweep"),
         "{}",
         text(&screen)
     );
     press(&mut screen, "j\u{1b}");
     screen.update(Input::Key(KeyEvent::new(KeyCode::Left, KeyModifiers::NONE)));
-    assert!(!text(&screen).contains("  20_3"), "{}", text(&screen));
+    assert!(!text(&screen).contains("20_3"), "{}", text(&screen));
 }
 
 #[test]
@@ -322,41 +311,16 @@ fn lists_can_be_filtered_and_sorted() {
     press(&mut screen, "\tsss");
     let names = |screen: &Screen| screen.panes[1].keys().collect::<Vec<_>>();
     assert_eq!(names(&screen).len(), 4);
-    assert!(text(&screen).contains("WAITING by user"), "{}", text(&screen));
+    assert!(text(&screen).contains("PENDING 9  by user"), "{}", text(&screen));
 }
 
 #[test]
-fn the_name_of_a_list_cuts_no_heading() {
-    let (_, mut screen) = open(mixed(), (130, 24));
-    let words = |line: &str| line.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
-    let is_heading = |line: &&str| line.contains(" NAME ");
-    let whole: Vec<String> = text(&screen).lines().filter(is_heading).flat_map(words).collect();
-    press(&mut screen, "/");
-    for _ in 0..40 {
-        press(&mut screen, "x");
-        let shown = text(&screen);
-        let named = shown.lines().filter(|line| line.contains(" matching "));
-        let rest: Vec<&str> = named.filter_map(|line| Some(line.rsplit_once('"')?.1)).collect();
-        assert_eq!(rest.len(), 3, "{shown}");
-        let cut = rest.into_iter().flat_map(words).find(|word| !whole.contains(word));
-        assert_eq!(cut, None, "{shown}");
-    }
-}
-
-#[test]
-fn the_mouse_selects_and_opens() {
-    let (_, mut screen) = open(mixed(), (80, 24));
-    let ended = screen.areas().panes[2];
-    let click = MouseEvent {
-        kind: MouseEventKind::Down(MouseButton::Left),
-        column: 3,
-        row: ended.y + 2,
-        modifiers: KeyModifiers::NONE,
-    };
-    screen.update(Input::Mouse(click));
-    assert_eq!((screen.focus, screen.panes[2].at), (2, 1));
-    screen.update(Input::Mouse(click));
-    assert_eq!(screen.page.as_ref().map(|page| page.job), Some(JobId(9)));
+fn a_change_of_jobs_updates_the_host() {
+    let (mut daemon, mut screen) = open(mixed(), (80, 24));
+    daemon.jobs.retain(|job| job.id != JobId(32));
+    daemon.notify(&mut screen, Changed::gone(JobId(32)));
+    let is_node = |request: &&Request| matches!(request, Request::Node);
+    assert_eq!(daemon.asked.iter().filter(is_node).count(), 1, "{:?}", daemon.asked);
 }
 
 #[test]
@@ -403,10 +367,18 @@ fn only_visible_jobs_of_a_long_queue_get_details() {
         Changed { jobs: [JobId(5001)].into(), queue: true, ..Changed::default() },
     );
     assert!((1..10).contains(&MADE.get()), "{}", MADE.get());
+    let pending = |screen: &Screen| {
+        let shown = text(screen);
+        let rows = shown
+            .lines()
+            .filter_map(|line| line.trim_start_matches('>').trim().strip_prefix("PD "));
+        let ids = rows.filter_map(|row| row.split_whitespace().next()?.parse().ok());
+        ids.collect::<Vec<u32>>()
+    };
     press(&mut screen, "g");
-    assert!(text(&screen).contains("     1 5001 "), "{}", text(&screen));
+    assert_eq!(pending(&screen).first(), Some(&5001), "{}", text(&screen));
     press(&mut screen, "G");
-    assert!(text(&screen).contains(" 10000 10000 "), "{}", text(&screen));
+    assert_eq!(pending(&screen).last(), Some(&10_000), "{}", text(&screen));
     assert!(!screen.ticks(), "nothing on it changes with time");
 }
 
@@ -420,7 +392,7 @@ fn thousands_of_arrays_cost_only_the_visible_rows() {
     MADE.set(0);
     press(&mut screen, "\tjj\nG");
     assert_eq!(screen.panes[1].len(), 3003, "one is open");
-    assert!(text(&screen).contains("+ 13000_(3)"), "{}", text(&screen));
+    assert!(text(&screen).contains("13000 + many [3]"), "{}", text(&screen));
     assert_eq!(MADE.get(), 0);
 }
 
@@ -441,69 +413,6 @@ fn a_refused_request_is_retried_at_the_next_event() {
 }
 
 #[test]
-fn key_hints_show_the_keys_that_apply() {
-    let (mut daemon, mut screen) = open(mixed(), (80, 24));
-    let foot = |screen: &Screen| screen.foot(Spot::Lists).join(" ");
-    let has = |screen: &Screen| {
-        ["c cancel", "R requeue", "h hold", "e edit", "a again"]
-            .map(|key| foot(screen).contains(key))
-    };
-    assert_eq!(has(&screen), [true, true, false, false, false]);
-    press(&mut screen, "\t");
-    assert_eq!(has(&screen), [true, false, true, true, false]);
-    press(&mut screen, "\t");
-    assert_eq!(has(&screen), [false, false, false, false, true]);
-    // The hints depend on the marked jobs, even if those are in another list.
-    press(&mut screen, "\t ");
-    assert_eq!(has(&screen), [true, true, false, false, false]);
-    press(&mut screen, "\u{1b}\tjj");
-    daemon.serve(&mut screen);
-    assert_eq!(press(&mut screen, "e"), [Action::Edit(JobRef::job(JobId(31)))]);
-    press(&mut screen, "  e");
-    assert!(text(&screen).contains("only one job can be edited"), "{}", text(&screen));
-}
-
-#[test]
-fn a_buffer_of_another_size_is_not_drawn() {
-    let (_, screen) = open(mixed(), (120, 30));
-    for (columns, rows) in [(80, 24), (300, 80), (0, 0)] {
-        let mut terminal = Terminal::new(TestBackend::new(columns, rows)).unwrap();
-        terminal.draw(|frame| draw::draw(&screen, frame.buffer_mut())).unwrap();
-        assert!(terminal.backend().buffer().content().iter().all(|cell| cell.symbol() == " "));
-    }
-}
-
-#[test]
-fn esc_and_a_key_sent_together_are_both_handled() {
-    let (_, mut screen) = open(mixed(), (80, 24));
-    press(&mut screen, "\n");
-    let both = KeyEvent::new(KeyCode::Char('c'), KeyModifiers::ALT);
-    assert_eq!(screen.update(Input::Key(both)), [Action::CloseLogs]);
-    assert!(
-        screen.page.is_none() && screen.question.is_some(),
-        "the page is closed, and a question is asked"
-    );
-}
-
-#[test]
-fn a_search_shows_progress_and_can_be_stopped() {
-    let (mut daemon, mut screen) = open(mixed(), (80, 24));
-    press(&mut screen, "\n");
-    daemon.serve(&mut screen);
-    press(&mut screen, "/lost\n");
-    screen.update(Input::Searching { done: 30 << 20, of: 100 << 20 });
-    assert!(
-        text(&screen).contains("searching for lost: 30% of 104857600 bytes (Esc to stop)"),
-        "{}",
-        text(&screen)
-    );
-    assert_eq!(press(&mut screen, "\u{1b}"), [Action::StopSearch]);
-    screen.update(Input::Searched(Some("it was stopped".to_owned())));
-    assert!(text(&screen).contains("it was stopped"), "{}", text(&screen));
-    assert_eq!(press(&mut screen, "\u{1b}"), [Action::CloseLogs]);
-}
-
-#[test]
 fn a_lost_daemon_is_reported_and_the_next_one_is_queried() {
     let (mut daemon, mut screen) = open(mixed(), (80, 24));
     screen.update(Input::Lost);
@@ -521,33 +430,4 @@ proptest! {
         daemon.serve(&mut screen);
         text(&screen);
     }
-}
-
-#[test]
-fn jobs_of_other_clusters_are_listed_below_the_others() {
-    let (_, mut screen) = open(mixed(), (100, 40));
-    let without = text(&screen);
-    assert!(!without.contains("ELSEWHERE"), "{without}");
-    let job = |id: u32| Line::Job {
-        job: format!("{id}@hpc"),
-        state: if id == 1 { "COMPLETED" } else { "RUNNING" }.to_owned(),
-        has_ended: id == 1,
-        submitted: now(),
-        command: "-n 4 'a\u{1b}[2Jb.sh'".to_owned(),
-    };
-    let problem = Line::Problem("cluster lab cannot be reached: Connection refused".to_owned());
-    screen.update(Input::Elsewhere(vec![problem, job(17), job(1)]));
-    let drawn = text(&screen);
-    let list: Vec<&str> = drawn.lines().skip_while(|line| !line.contains("ELSEWHERE")).collect();
-    assert_eq!(list[1], " cluster lab cannot be reached: Connection refused");
-    assert!(list[2].starts_with(" 17@hpc         RUNNING       "), "{drawn}");
-    assert!(list[3].starts_with(" 1@hpc          COMPLETED     "), "{drawn}");
-    assert!(!drawn.contains('\u{1b}'), "{drawn:?}");
-    // More than fit.
-    screen.update(Input::Elsewhere((2..60).map(job).collect()));
-    let drawn = text(&screen);
-    assert!(drawn.contains(" more: squeue -M all --me\n"), "{drawn}");
-    assert!(drawn.contains("RUNNING") && drawn.contains("WAITING"), "{drawn}");
-    screen.update(Input::Elsewhere(Vec::new()));
-    assert_eq!(text(&screen), without);
 }

@@ -110,13 +110,13 @@ def top(lab, out):
         return subprocess.run(["tmux", "-L", f"slotd-{lab.work.name}", *words], env=lab.env, cwd=lab.work, check=True, capture_output=True, text=True).stdout
 
     lab.env["TERM"] = "xterm-256color"
-    tmux("-f", "/dev/null", "new-session", "-d", "-x", str(COLUMNS), "-y", str(ROWS), "slotd top")
+    tmux("-f", "/dev/null", "new-session", "-d", "-x", str(COLUMNS), "-y", str(ROWS), "slotd top --theme=dark")
     try:
         tmux("set-option", "status", "off")
         for _ in range(600):
             shown = tmux("capture-pane", "-p")
             # The details of pending jobs and GPUs follow the first picture.
-            if all(text in shown for text in ("train", "simulate", "waits for 8 CPUs")) and "free  nvidia" not in shown:
+            if all(text in shown for text in ("simulate", "8 CPUs and", "busy,", "92%", "61%")):
                 break
             subprocess.run(["sleep", "0.05"], check=True)
         else:

@@ -2,6 +2,7 @@
 //! piece of work runs in a thread of its own and reports its result.
 
 use super::elsewhere::Answered;
+use super::outputs::Hit;
 use super::window::OutputError;
 use crate::tui::page::Side;
 use nix::sys::eventfd::{EfdFlags, EventFd};
@@ -18,7 +19,7 @@ pub enum News {
     /// The progress of the search with this number, and its total, in bytes.
     Searching { search: u64, done: u64, of: u64 },
     /// The result of the search with this number: the position of a line, or the error.
-    Searched { search: u64, side: Side, found: Result<u64, OutputError> },
+    Searched { search: u64, side: Side, found: Result<Hit, OutputError> },
     /// The states of jobs of another cluster.
     Elsewhere(Answered),
 }

@@ -146,7 +146,15 @@ impl Outputs {
     }
 }
 
-/// Searches for a line with this text and returns its offset.
+/// A line that a search found.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Hit {
+    pub at: u64,
+    /// The message, if the search continued at the other end of the file.
+    pub around: Option<&'static str>,
+}
+
+/// Searches for a line with this text, around the ends of the file.
 ///
 /// # Errors
 /// Fails if no line matches or the file cannot be read.
@@ -156,21 +164,37 @@ fn search(
     text: &str,
     back: bool,
     mut on: impl FnMut(u64, u64) -> ControlFlow<()>,
-) -> Result<u64, OutputError> {
+) -> Result<Hit, OutputError> {
     let failed = |error| OutputError::File { path: path.to_owned(), error };
     let window = Window::open(path).map_err(failed)?;
-    let far = window.far(from, back);
-    let mut at = Instant::now();
-    let found = window.search(from, text.as_bytes(), back, |done| {
-        // Report often enough to show progress and to be stopped.
-        if at.elapsed() < PAUSE {
-            return ControlFlow::Continue(());
+    let next = window.forward(from, 1).map_err(failed)?;
+    // The visible line itself comes last.
+    let (first, second, around) = if back {
+        (0..from, from..window.size, "the search continued at the end")
+    } else {
+        (next..window.size, 0..next, "the search continued at the start")
+    };
+    let (mut reported, mut before, mut is_stopped) = (Instant::now(), 0, false);
+    for (within, around) in [(first, None), (second, Some(around))] {
+        let found = window.search(&within, text.as_bytes(), back, |done| {
+            // Report often enough to show progress and to be stopped.
+            if reported.elapsed() < PAUSE {
+                return ControlFlow::Continue(());
+            }
+            reported = Instant::now();
+            let flow = on(before + done, window.size);
+            is_stopped = flow.is_break();
+            flow
+        });
+        if let Some(at) = found.map_err(failed)? {
+            return Ok(Hit { at, around });
         }
-        at = Instant::now();
-        on(done, far)
-    });
-    let nowhere = || OutputError::NotFound { text: text.to_owned(), back };
-    found.map_err(failed)?.ok_or_else(nowhere)
+        if is_stopped {
+            break;
+        }
+        before += within.end - within.start;
+    }
+    Err(OutputError::NotFound(text.to_owned()))
 }
 
 impl Output {
@@ -276,22 +300,27 @@ mod tests {
     }
 
     #[test]
-    fn search_works_in_both_directions() {
+    fn search_works_in_both_directions_and_around_the_ends() {
         let (_file, mut output) = numbered(300_000);
         output.go(&Move::Start, 3).unwrap();
         let find = |output: &Output, text: &str, back| {
             search(&output.path, output.at, text, back, |_, _| ControlFlow::Continue(()))
         };
-        for (text, back, line) in
-            [("e 250000", false, 250_000), ("line 1000", true, 100_099), ("e 99\n", true, 99)]
-        {
-            (output.at, output.follows) = (find(&output, text, back).unwrap(), false);
+        for (text, back, line, is_around) in [
+            ("e 250000", false, 250_000, false),
+            ("line 1000", true, 100_099, false),
+            ("e 99\n", true, 99, false),
+            ("line 98\n", false, 98, true),
+            ("line 299999", true, 299_999, true),
+            ("line 0\n", false, 0, true),
+            ("line 0\n", false, 0, true),
+        ] {
+            let hit = find(&output, text, back).unwrap();
+            assert_eq!(hit.around.is_some(), is_around, "{text:?}");
+            (output.at, output.follows) = (hit.at, false);
             assert_eq!(first_and_last(&mut output).0, format!("line {line}"), "{text:?}");
         }
-        assert_eq!(
-            find(&output, "line 98\n", false).unwrap_err().to_string(),
-            "not found below, look above (N): line 98\n"
-        );
+        assert_eq!(find(&output, "line x", false).unwrap_err().to_string(), "not found: line x");
     }
 
     #[test]

@@ -4,7 +4,7 @@ use crate::client::tail;
 use memchr::memmem;
 use std::fs::File;
 use std::io;
-use std::ops::ControlFlow;
+use std::ops::{ControlFlow, Range};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
@@ -27,11 +27,8 @@ pub enum OutputError {
     File { path: PathBuf, error: io::Error },
     #[error("cannot start a search: {0}")]
     NoSearch(io::Error),
-    #[error(
-        "not found {}: {text}",
-        if *back { "above, look below (n)" } else { "below, look above (N)" }
-    )]
-    NotFound { text: String, back: bool },
+    #[error("not found: {0}")]
+    NotFound(String),
 }
 
 /// A file with its size at this moment.
@@ -163,19 +160,15 @@ impl Window {
         Ok(at.min(self.size))
     }
 
-    /// Returns the number of bytes that a search from this offset covers.
-    pub fn far(&self, from: u64, back: bool) -> u64 {
-        if back { from } else { self.size.saturating_sub(from) }
-    }
-
-    /// Returns the offset of the next or previous line that contains these bytes. Calls `on` after
-    /// each piece with the number of bytes searched; it may stop the search.
+    /// Returns the offset of the first line in a range that contains these bytes, or of the last one
+    /// if `back`. Calls `on` after each piece with the number of bytes searched; it may stop the
+    /// search.
     ///
     /// # Errors
     /// Fails as [`Self::lines`] does.
     pub fn search(
         &self,
-        from: u64,
+        within: &Range<u64>,
         wanted: &[u8],
         back: bool,
         mut on: impl FnMut(u64) -> ControlFlow<()>,
@@ -186,19 +179,28 @@ impl Window {
         // Pieces overlap, so that a match across their boundary is found.
         let overlap = wanted.len() as u64 - 1;
         let (below, above) = (memmem::Finder::new(wanted), memmem::FinderRev::new(wanted));
-        let mut at = if back { from } else { self.forward(from, 1)? };
-        let begun = at;
-        while if back { at > 0 } else { at < self.size } {
-            let start = if back { at.saturating_sub(PIECE) } else { at };
-            // A backward search only finds matches that end before the current line.
-            let end = if back { (at + overlap).min(from) } else { at + PIECE + overlap };
-            let bytes = self.bytes(start, usize::try_from(end - start).unwrap_or(usize::MAX))?;
+        let mut left = within.clone();
+        while !left.is_empty() {
+            let piece = if back {
+                left.end.saturating_sub(PIECE).max(left.start)..left.end
+            } else {
+                left.start..left.end.min(left.start + PIECE)
+            };
+            // A match must end within the range.
+            let end = (piece.end + overlap).min(within.end);
+            let length = usize::try_from(end - piece.start).unwrap_or(usize::MAX);
+            let bytes = self.bytes(piece.start, length)?;
             let hit = if back { above.rfind(&bytes) } else { below.find(&bytes) };
             if let Some(i) = hit {
-                return self.line_of(start + i as u64).map(Some);
+                return self.line_of(piece.start + i as u64).map(Some);
             }
-            at = if back { start } else { start + PIECE };
-            if on(at.abs_diff(begun)).is_break() {
+            if back {
+                left.end = piece.start;
+            } else {
+                left.start = piece.end;
+            }
+            let length = |range: &Range<u64>| range.end - range.start;
+            if on(length(within) - length(&left)).is_break() {
                 break;
             }
         }
@@ -254,11 +256,10 @@ mod tests {
         let file = large();
         let window = Window::open(file.path()).unwrap();
         let mut reports = Vec::new();
-        let found = window.search(0, b"a line", false, |done| {
+        let found = window.search(&(0..window.size), b"a line", false, |done| {
             reports.push(done);
             if reports.len() == 3 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         });
         assert_eq!((found.unwrap(), reports), (None, vec![PIECE, 2 * PIECE, 3 * PIECE]));
-        assert_eq!(window.far(0, false), window.size);
     }
 }

@@ -88,9 +88,14 @@ fn an_entry_keeps_its_id_and_waits_for_its_next_time() {
     d.plan();
     assert_eq!((d.state(job), d.reason(job)), (JobState::Pending, Reason::BeginTime));
     assert_eq!(begin(&d, job), 60);
+    let next_run = |d: &Double| {
+        d.core.view(job, d.now).and_then(|view| view.next_run).map(|at| at.as_secs() - T0)
+    };
+    assert_eq!(next_run(&d), Some(60));
     for (run, status) in [(1, 0), (2, 3), (3, 0)] {
         d.wait(60);
         assert_eq!(d.started(), [job], "run {run}");
+        assert_eq!(next_run(&d), Some(60 * (run + 1)), "the run after this one");
         d.now = d.now.plus_secs(3);
         d.exit(job, status);
         assert_eq!((d.state(job), d.reason(job)), (JobState::Pending, Reason::BeginTime));

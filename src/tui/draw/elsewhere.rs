@@ -1,12 +1,13 @@
 //! The list of jobs of other clusters.
 
-use super::line;
+use super::text::{fill, line};
 use crate::tui::elsewhere::Line;
 use crate::tui::log::shown;
 use crate::tui::state::Screen;
+use crate::tui::theme::Ink;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
-use ratatui::style::{Color, Style};
+use ratatui::style::Style;
 use slotd_render::text::{cut, pad};
 use slotd_render::time::iso;
 
@@ -16,14 +17,15 @@ const COLUMNS: [(&str, usize); 3] = [("ELSEWHERE", 14), ("STATE", 13), ("SUBMITT
 pub fn draw(screen: &Screen, to: &mut Buffer, area: Rect) {
     let theme = screen.theme;
     let heading = row(COLUMNS.map(|(title, _)| title.to_owned()), "COMMAND");
-    line(to, area, 0, &heading, theme.strong());
+    fill(to, area, theme.heading());
+    line(to, area, 0, &heading, theme.heading().patch(theme.strong()));
     let lines = usize::from(area.height.saturating_sub(1));
     let all = &screen.elsewhere;
     // The last line says how many do not fit.
     let shown_lines = if all.len() > lines { lines.saturating_sub(1) } else { lines };
     for (y, one) in (1..).zip(all.iter().take(shown_lines)) {
         let (text, style) = match one {
-            Line::Problem(why) => (format!(" {}", shown(why)), theme.fg(Color::Red)),
+            Line::Problem(why) => (format!(" {}", shown(why)), theme.ink(Ink::Failed)),
             Line::Job { job, state, has_ended, submitted, command } => {
                 let submitted = iso(*submitted, &screen.ctx().tz);
                 let cells = [job.clone(), state.clone(), submitted].map(|cell| shown(&cell));

@@ -1,193 +1,244 @@
-//! The host: its allocated resources with the jobs that have them, and its usage.
+//! The host: what is used and allocated of its CPUs, memory and GPUs, and who has the GPUs.
 
 use super::bars::{self, Segment};
-use super::line;
+use super::cells::{of, size};
+use super::text::{fit, line};
 use crate::live::link::HOST_WINDOW;
-use crate::live::picture::label;
 use crate::tui::areas::MOST_GPUS;
+use crate::tui::log::shown;
 use crate::tui::plot::Plot;
 use crate::tui::state::Screen;
+use crate::tui::theme::Ink;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::style::Style;
-use slotd_model::host_use::{HostBin, HostUse};
+use ratatui::text::Span;
+use slotd_model::host_use::{GpuSpan, HostUse};
 use slotd_model::view::{JobView, NodeView};
-use slotd_render::size::{Units, mib};
 
 /// The width of the label in front of a bar.
 const NAME: u16 = 5;
 
+/// The least width of a bar.
+const LEAST_BAR: u16 = 8;
+
+/// The age, in milliseconds, up to which a sample counts as current.
+const CURRENT: i64 = 60_000;
+
+/// A resource of the host.
+struct Part {
+    name: String,
+    /// The shares of the whole; `None` if the use is not known.
+    used: Option<f64>,
+    allocated: f64,
+    /// The same figures at different lengths, the longest first.
+    figures: Vec<String>,
+    /// The text below the figures, if the screen is high enough: who has it.
+    below: String,
+    which: Which,
+}
+
+#[derive(Clone, Copy)]
+enum Which {
+    Cpus,
+    Memory,
+    Gpu(u32),
+}
+
+/// Draws the parts in columns of equal width.
 pub fn draw(screen: &Screen, to: &mut Buffer, area: Rect) {
     let Some(node) = &screen.picture.node else { return };
-    let bar = (area.width / 3).clamp(10, 60);
-    let total = node.host.tres();
-    let load = f64::from(node.load_centi) / 100.0;
-    let busy =
-        screen.cpu_share.map(|share| format!(", {:.0}% used", share * 100.0)).unwrap_or_default();
-    let cpus = format!("{}/{} allocated{busy}, load {load:.2}", node.allocated.cpus, total.cpus);
-    let free = row(
-        screen,
-        to,
-        area,
-        0,
-        bar,
-        ("CPU", f64::from(total.cpus), &|job| f64::from(job.tres.cpus)),
-        &cpus,
-    );
-    last_hour(screen, to, free, 0, f64::from(total.cpus), |bin| bin.cpus);
-    let used = node.host.machine_mem_mb.max(total.mem_mb).saturating_sub(node.free_mem_mb);
-    let memory = format!(
-        "{}/{} allocated, {} used",
-        size(node.allocated.mem_mb),
-        size(total.mem_mb),
-        size(used)
-    );
-    let free = row(
-        screen,
-        to,
-        area,
-        1,
-        bar,
-        ("MEM", total.mem_mb as f64, &|job| job.tres.mem_mb as f64),
-        &memory,
-    );
-    last_hour(
-        screen,
-        to,
-        free,
-        1,
-        node.host.machine_mem_mb.max(total.mem_mb) as f64 * 1024.0,
-        |bin| bin.mem_kb,
-    );
-    for (i, gpu) in (2..).zip(node.host.gpus.iter().take(MOST_GPUS)) {
-        gpu_row(screen, to, area, i, bar, node, gpu.id);
+    let parts = parts(screen, node);
+    let (columns, lines) = screen.host_grid();
+    let rows = parts.len().div_ceil(columns.max(1)) as u16;
+    let width = area.width / columns.max(1) as u16;
+    for (i, part) in (0u16..).zip(&parts) {
+        let at = Rect {
+            x: area.x + i / rows * width,
+            y: area.y + i % rows * lines,
+            width: width.saturating_sub(1),
+            height: lines,
+        };
+        draw_part(screen, to, at.intersection(area), part);
     }
 }
 
-/// Formats a size for quick reading: `1.5G`.
-pub fn size(mb: u64) -> String {
-    if mb < 1024 || mb.is_multiple_of(1024) {
-        return mib(mb, Units::Exact);
-    }
-    format!("{:.1}G", mb as f64 / 1024.0)
-}
-
-/// The width of the plot of the last hour, at the right of a row. Its label comes before it.
-const HOUR: u16 = 30;
-const HOUR_NAME: &str = "last hour ";
-
-/// Draws the last hour as bars if the row is wide enough.
-fn last_hour(
-    screen: &Screen,
-    to: &mut Buffer,
-    rest: Rect,
-    at: u16,
-    top: f64,
-    amount: impl Fn(&HostBin) -> f64,
-) {
-    let name = HOUR_NAME.len() as u16;
-    let Some((now, spans)) = screen.picture.host_use.as_ref().filter(|_| rest.width > HOUR + name)
-    else {
-        return;
+fn draw_part(screen: &Screen, to: &mut Buffer, area: Rect, part: &Part) {
+    let theme = screen.theme;
+    line(to, area, 0, &part.name, theme.strong());
+    let area = Rect { x: area.x + NAME, width: area.width.saturating_sub(NAME), ..area };
+    let most = (area.width * 9 / 20).clamp(12, 44);
+    let fits = |text: &&String| Span::raw(text.as_str()).width() <= usize::from(most);
+    let figures = part.figures.iter().find(fits).or(part.figures.last());
+    let bar = Rect { width: area.width.saturating_sub(most + 1), ..area };
+    let (bar, text) = if bar.width < LEAST_BAR {
+        (Rect { width: 0, ..area }, area)
+    } else {
+        (bar, Rect { x: bar.x + bar.width + 1, width: most, ..area })
     };
+    let used = part.used.unwrap_or(0.0).clamp(0.0, 1.0);
+    let segments = [(used, 0), ((part.allocated - used).max(0.0), 1)];
+    let style = theme.ink(Ink::Running);
+    bars::draw(
+        to,
+        bar,
+        theme,
+        1.0,
+        &segments.map(|(amount, kind)| Segment { amount, style, kind }),
+    );
+    let figures = figures.map_or("", String::as_str);
+    line(to, text, 0, &fit(theme, &shown(figures), text.width), Style::new());
+    line(to, text, 1, &fit(theme, &shown(&part.below), text.width), theme.weak());
+    if area.height > 1 {
+        last_hour(screen, to, Rect { y: bar.y + 1, height: 1, ..bar }, part.which);
+    }
+}
+
+/// Returns the percentages of the parts in a few words, for low screens.
+pub fn summary(screen: &Screen) -> Vec<(String, Style)> {
+    let Some(node) = &screen.picture.node else { return Vec::new() };
+    let words = parts(screen, node).into_iter().flat_map(|part| {
+        let share = part.used.unwrap_or(part.allocated);
+        let name = part.name.replace("GPU", "G");
+        [
+            (format!("{name} "), screen.theme.weak()),
+            (format!("{:.0}% ", share * 100.0), screen.theme.strong()),
+        ]
+    });
+    words.collect()
+}
+
+fn parts(screen: &Screen, node: &NodeView) -> Vec<Part> {
+    let gpus =
+        node.host.gpus.iter().take(MOST_GPUS).map(|gpu| gpu_part(screen, gpu.id, gpu.mem_mb));
+    [cpus(screen, node), memory(node)].into_iter().chain(gpus).collect()
+}
+
+fn share(part: f64, whole: f64) -> f64 {
+    if whole > 0.0 { part / whole } else { 0.0 }
+}
+
+fn percent(share: f64) -> String {
+    format!("{:.0}%", share * 100.0)
+}
+
+fn cpus(screen: &Screen, node: &NodeView) -> Part {
+    let (has, all) = (node.allocated.cpus, node.host.tres().cpus);
+    let load = f64::from(node.load_centi) / 100.0;
+    let figures = match screen.cpu_share.map(percent) {
+        Some(busy) => vec![
+            format!("{busy} busy, {has} of {all} allocated, load {load:.2}"),
+            format!("{busy} busy, {has} of {all} allocated"),
+            format!("{busy} busy, {has}/{all} alloc"),
+            format!("{busy}, {has}/{all} alloc"),
+            format!("{busy}, {has}/{all}"),
+        ],
+        None => vec![
+            format!("{has} of {all} allocated, load {load:.2}"),
+            format!("{has} of {all} allocated"),
+            format!("{has}/{all} alloc"),
+        ],
+    };
+    Part {
+        name: "CPU".to_owned(),
+        used: screen.cpu_share,
+        allocated: share(has.into(), all.into()),
+        figures,
+        below: String::new(),
+        which: Which::Cpus,
+    }
+}
+
+fn memory(node: &NodeView) -> Part {
+    let (has, all) = (node.allocated.mem_mb, node.host.tres().mem_mb);
+    let machine = node.host.machine_mem_mb.max(all);
+    let used = machine.saturating_sub(node.free_mem_mb);
+    let (text, whole) = of(used, machine);
+    Part {
+        name: "MEM".to_owned(),
+        used: Some(share(used as f64, machine as f64)),
+        allocated: share(has as f64, all as f64),
+        figures: vec![
+            format!("{text} of {whole} used, {} allocated", size(has)),
+            format!("{text} of {whole} used"),
+            format!("{text}/{whole} used"),
+        ],
+        below: String::new(),
+        which: Which::Memory,
+    }
+}
+
+fn gpu_part(screen: &Screen, id: u32, mem_mb: u64) -> Part {
+    let owners: Vec<&JobView> =
+        screen.picture.running().filter(|job| has_gpu(screen, job, id)).collect();
+    let of_jobs = owners.iter().filter_map(|job| {
+        let busy = screen.picture.usage.get(&job.id)?.gpu?;
+        Some(busy as f64 / 100.0 / f64::from(job.tres.gpus.max(1)))
+    });
+    let sample = sample(screen, id);
+    let busy = sample.and_then(|sample| Some(f64::from(sample.busy_milli?) / 1000.0));
+    let busy = of_jobs.reduce(f64::max).or(busy);
+    let memory = sample.filter(|_| mem_mb > 0).map(|sample| of(sample.mem_max_mb, mem_mb));
+    let used = match (busy.map(percent), &memory) {
+        (Some(busy), Some((part, whole))) => format!("{busy}, {part} of {whole}"),
+        (Some(busy), None) => busy,
+        (None, Some((part, whole))) => format!("{part} of {whole}"),
+        (None, None) => String::new(),
+    };
+    let names = |name: fn(&JobView) -> String| match &owners[..] {
+        [] => "free".to_owned(),
+        owners => owners.iter().map(|job| name(job)).collect::<Vec<_>>().join(", "),
+    };
+    let by_name = names(|job| job.request.name.clone());
+    let by_id = names(|job| job.id.to_string());
+    let both = |name: &str| format!("{used}  {name}").trim().to_owned();
+    let figures = if screen.host_grid().1 > 1 && !used.is_empty() {
+        vec![used.clone()]
+    } else {
+        let short = busy.map(percent).unwrap_or_default();
+        vec![both(&by_name), both(&by_id), format!("{short} {by_id}").trim().to_owned()]
+    };
+    Part {
+        name: format!("GPU{id}"),
+        used: busy,
+        allocated: if owners.is_empty() { 0.0 } else { 1.0 },
+        figures,
+        below: if used.is_empty() { String::new() } else { by_name },
+        which: Which::Gpu(id),
+    }
+}
+
+fn has_gpu(screen: &Screen, job: &JobView, id: u32) -> bool {
+    let job = screen.picture.details.get(&job.id);
+    job.and_then(|job| job.run.alloc.as_ref()).is_some_and(|alloc| alloc.gpu_ids.contains(&id))
+}
+
+/// Returns the last sample of a GPU, if it is current.
+fn sample(screen: &Screen, id: u32) -> Option<GpuSpan> {
+    let (now, spans) = screen.picture.host_use.as_ref()?;
+    let last = spans.iter().rev().find(|span| span.gpus.contains_key(&id))?;
+    let is_current = now.0 / 1000 - last.to <= CURRENT;
+    last.gpus.get(&id).copied().filter(|_| is_current)
+}
+
+/// Draws the use in the last hour below the bar.
+fn last_hour(screen: &Screen, to: &mut Buffer, area: Rect, which: Which) {
+    let Some((now, spans)) = &screen.picture.host_use else { return };
+    let node = screen.picture.node.as_ref();
     let from = now.plus_us(-(HOST_WINDOW.cast_signed() * 1_000_000));
-    let found = HostUse::within(spans, from, *now, HOUR.into());
-    if found.whole.is_none() || at >= rest.height {
+    let found = HostUse::within(spans, from, *now, area.width.into());
+    let machine = node.map_or(0, |node| node.host.machine_mem_mb.max(node.host.mem_mb));
+    let (top, values) = match which {
+        Which::Cpus => (f64::from(found.cpus), found.column(|bin| bin.cpus)),
+        Which::Memory => (machine as f64 * 1024.0, found.column(|bin| bin.mem_kb)),
+        Which::Gpu(id) => (100.0, found.gpu_column(id, |bin| bin.busy)),
+    };
+    if found.whole.is_none() || area.width == 0 {
         return;
     }
-    let left = rest.x + rest.width - HOUR;
-    line(to, Rect { x: left - name, width: name, ..rest }, at, HOUR_NAME, screen.theme.weak());
     // Draw zero as a tiny amount, so that it differs from missing data.
     let seen = |value: Option<f64>| value.map_or(0.0, |value| value.max(f64::MIN_POSITIVE));
-    let values = found.column(amount).into_iter().map(seen).collect();
+    let values = values.into_iter().map(seen).collect();
     let plot = Plot { title: String::new(), values, top };
-    plot.draw(
-        to,
-        Rect { x: left, y: rest.y + at, width: HOUR, height: 1 },
-        screen.theme.ascii,
-        Style::new(),
-    );
-}
-
-type Amount<'a> = (&'static str, f64, &'a dyn Fn(&JobView) -> f64);
-
-/// Draws one row and returns the free area at its right.
-fn row(
-    screen: &Screen,
-    to: &mut Buffer,
-    area: Rect,
-    at: u16,
-    bar: u16,
-    what: Amount<'_>,
-    text: &str,
-) -> Rect {
-    let (name, whole, of) = what;
-    line(to, area, at, name, screen.theme.strong());
-    if at >= area.height || area.width < NAME + bar {
-        return Rect::default();
-    }
-    let place = Rect { x: area.x + NAME, y: area.y + at, width: bar, height: 1 };
-    let jobs: Vec<&JobView> = screen.picture.running().filter(|job| of(job) > 0.0).collect();
-    let segments: Vec<Segment> = (0..)
-        .zip(&jobs)
-        .map(|(i, job)| Segment {
-            amount: of(job),
-            style: bars::colour(screen.theme, job.id.0),
-            odd: i % 2 == 1,
-        })
-        .collect();
-    bars::draw(to, place, screen.theme, whole, &segments);
-    let mut rest =
-        Rect { x: place.x + bar + 1, width: area.width.saturating_sub(NAME + bar + 1), ..area };
-    line(to, rest, at, text, Style::new());
-    // List the jobs as far as the width allows.
-    skip(&mut rest, text.len() + 2);
-    for job in jobs {
-        let name = label(job);
-        line(to, rest, at, &name, bars::colour(screen.theme, job.id.0));
-        skip(&mut rest, name.len() + 1);
-    }
-    rest
-}
-
-fn skip(rest: &mut Rect, by: usize) {
-    let by = u16::try_from(by).unwrap_or(u16::MAX).min(rest.width);
-    rest.x += by;
-    rest.width -= by;
-}
-
-fn gpu_row(
-    screen: &Screen,
-    to: &mut Buffer,
-    area: Rect,
-    at: u16,
-    bar: u16,
-    node: &NodeView,
-    gpu: u32,
-) {
-    line(to, area, at, &format!("GPU{gpu}"), screen.theme.strong());
-    if at >= area.height || area.width < NAME + bar {
-        return;
-    }
-    let has = |job: &&JobView| {
-        let job = screen.picture.details.get(&job.id);
-        job.and_then(|job| job.run.alloc.as_ref()).is_some_and(|alloc| alloc.gpu_ids.contains(&gpu))
-    };
-    let jobs: Vec<&JobView> = screen.picture.running().filter(has).collect();
-    let busy = jobs.iter().filter_map(|job| screen.picture.usage.get(&job.id)?.gpu).max();
-    let place = Rect { x: area.x + NAME, y: area.y + at, width: bar, height: 1 };
-    let style = jobs.first().map(|job| bars::colour(screen.theme, job.id.0)).unwrap_or_default();
-    let share = busy.map_or(if jobs.is_empty() { 0.0 } else { 1.0 }, |busy| busy as f64 / 100.0);
-    bars::single(to, place, screen.theme, share, style);
-    let users = match &jobs[..] {
-        [] => "free".to_owned(),
-        jobs => jobs.iter().map(|job| label(job)).collect::<Vec<_>>().join(" "),
-    };
-    let used = busy.map(|busy| format!(", {busy}% used")).unwrap_or_default();
-    let model =
-        node.host.gpus.iter().find(|known| known.id == gpu).and_then(|gpu| gpu.model.as_deref());
-    let text = format!("{users}{used}  {}", model.unwrap_or_default());
-    let rest =
-        Rect { x: place.x + bar + 1, width: area.width.saturating_sub(NAME + bar + 1), ..area };
-    line(to, rest, at, text.trim_end(), Style::new());
+    plot.draw(to, area, screen.theme.ascii, screen.theme.ink(Ink::Running));
 }

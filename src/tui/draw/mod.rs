@@ -1,27 +1,36 @@
 //! Draws the screen. Every function here fills a part of a buffer and changes nothing else.
 
 mod bars;
+mod cells;
 mod elsewhere;
+mod foot;
 mod host;
 mod page;
 mod rows;
+mod sheet;
+mod text;
 
-use super::keys::{self, Spot};
-use super::state::{Screen, Theme, Typing};
+use super::areas::Areas;
+use super::log::shown;
+use super::plans;
+use super::state::Screen;
+use super::theme::Ink;
 use crate::live::Place;
+use crate::tui::keys::Spot;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
-use ratatui::style::{Color, Modifier, Style};
-use slotd_model::JobState;
-use slotd_render::tone::Tone;
+use ratatui::style::{Modifier, Style};
+use ratatui::text::Span;
+use slotd_render::moment;
+use text::{fill, fit, line, words};
 
 /// Draws the whole screen if the buffer has the size of the layout, and nothing otherwise.
 pub fn draw(screen: &Screen, to: &mut Buffer) {
     if (to.area.width, to.area.height) != screen.size {
         return;
     }
-    if screen.help {
-        return help(screen, to);
+    if screen.sheet.is_some() {
+        return sheet::draw(screen, to);
     }
     if screen.page.is_some() {
         page::draw(screen, to);
@@ -30,138 +39,110 @@ pub fn draw(screen: &Screen, to: &mut Buffer) {
     }
 }
 
-/// Writes text at the left end of a line of an area, truncated to its width.
-fn line(to: &mut Buffer, area: Rect, row: u16, text: &str, style: Style) {
-    if row < area.height && area.width > 0 {
-        to.set_stringn(area.x, area.y + row, text, usize::from(area.width), style);
-    }
-}
-
-impl Theme {
-    fn fg(self, colour: Color) -> Style {
-        if self.colour { Style::new().fg(colour) } else { Style::new() }
-    }
-
-    fn strong(self) -> Style {
-        Style::new().add_modifier(Modifier::BOLD)
-    }
-
-    fn weak(self) -> Style {
-        if self.colour { Style::new().fg(Color::DarkGray) } else { Style::new() }
-    }
-
-    fn chosen(self, style: Style) -> Style {
-        style.add_modifier(Modifier::REVERSED)
-    }
-
-    fn state(self, state: JobState) -> Style {
-        match Tone::of_job(state) {
-            Tone::Plain => Style::new(),
-            Tone::Good => self.fg(Color::Green),
-            Tone::Waiting => self.fg(Color::Yellow),
-            Tone::Bad => self.fg(Color::Red),
-            Tone::Withdrawn => self.fg(Color::Magenta),
-        }
-    }
-}
-
 fn lists(screen: &Screen, to: &mut Buffer) {
     let areas = screen.areas();
-    title(screen, to, areas.title);
+    title(screen, to, &areas);
     host::draw(screen, to, areas.host);
-    for (i, pane) in screen.panes.iter().enumerate() {
-        rows::draw(screen, pane, i == screen.focus, to, areas.panes[i]);
+    tabs(screen, to, areas.tabs);
+    for (row, plan) in (0..).zip(plans::inline(screen, areas.plans.height)) {
+        let rest = Rect { y: areas.plans.y + row, ..areas.plans };
+        if row < areas.plans.height {
+            let name = (format!("{:<9}", plan.name), screen.theme.strong());
+            let rest = words(to, rest, &[name]);
+            line(to, rest, 0, &fit(screen.theme, &shown(&plan.text), rest.width), Style::new());
+        }
+    }
+    let columns = screen.columns();
+    for (i, area) in areas.panes.iter().enumerate().filter(|(_, area)| area.height > 0) {
+        rows::draw(screen, &columns, i, to, *area);
     }
     elsewhere::draw(screen, to, areas.elsewhere);
-    status(screen, to, areas.status);
-    foot(screen, to, areas.keys, Spot::Lists);
+    foot::filter(screen, to, areas.filter);
+    foot::status(screen, to, areas.status);
+    foot::keys(screen, to, areas.keys, Spot::Lists);
 }
 
-fn title(screen: &Screen, to: &mut Buffer, area: Rect) {
-    let count = |place: Place| {
-        screen.panes.iter().find(|pane| pane.place == place).map_or(0, |pane| pane.count)
-    };
+/// Returns the trouble that takes precedence over everything else.
+fn alert(screen: &Screen) -> Option<String> {
     let node = screen.picture.node.as_ref();
-    let name = node.map_or("", |node| node.host.name.as_str());
-    let text = format!(
-        "slotd top  {name}  {} running  {} waiting  {} ended",
-        count(Place::Running),
-        count(Place::Waiting),
-        count(Place::Ended)
-    );
-    line(to, area, 0, &text, screen.theme.strong());
-    let alert = match node.and_then(|node| node.drained.as_ref()) {
+    match node.and_then(|node| node.drained.as_ref()) {
         _ if screen.is_lost => Some("daemon unreachable; reconnecting".to_owned()),
         Some(why) => Some(format!("drained: {}", why.text)),
         None => None,
-    };
-    if let Some(alert) = alert {
-        let from = u16::try_from(text.len() + 2).unwrap_or(u16::MAX).min(area.width);
-        let rest = Rect { x: area.x + from, width: area.width - from, ..area };
-        line(
-            to,
-            rest,
-            0,
-            &super::log::shown(&alert),
-            screen.theme.fg(Color::Red).add_modifier(Modifier::BOLD),
-        );
     }
 }
 
-/// Draws a question, the typed text, a message, or why the selected job waits.
-fn status(screen: &Screen, to: &mut Buffer, area: Rect) {
+fn title(screen: &Screen, to: &mut Buffer, areas: &Areas) {
+    let (theme, area) = (screen.theme, areas.title);
+    // Without a running job nothing updates the time.
+    let clock = screen.ticks().then(|| moment::short(screen.now(), &screen.ctx()));
+    let clock = clock.unwrap_or_default();
+    let width = clock.len() as u16 + 1;
+    let rest = Rect { width: area.width.saturating_sub(width), ..area };
+    let right = Rect { x: area.x + rest.width, width: area.width - rest.width, ..area };
+    line(to, right, 0, &format!(" {clock}"), theme.weak());
+    let node = screen.picture.node.as_ref().map_or("", |node| node.host.name.as_str());
+    let is_compact = areas.tabs.height > 0;
+    let alert = alert(screen);
+    let left = if !is_compact {
+        let own = if screen.is_wide() { "slotd top  " } else { "" };
+        let name = (format!("{own}{node}  "), theme.strong());
+        [vec![name], counts(screen)].concat()
+    } else if alert.is_none() {
+        host::summary(screen)
+    } else {
+        Vec::new()
+    };
+    let rest = words(to, rest, &left);
+    let Some(alert) = alert else { return legend(screen, to, rest, is_compact) };
+    line(to, rest, 0, &fit(theme, &shown(&alert), rest.width), theme.alarm());
+}
+
+/// Returns the number of jobs in each state.
+fn counts(screen: &Screen) -> Vec<(String, Style)> {
     let theme = screen.theme;
-    let (text, style) = match (&screen.question, &screen.typing, &screen.message) {
-        (Some(question), _, _) => {
-            (question.text.clone(), theme.fg(Color::Red).add_modifier(Modifier::BOLD))
-        }
-        (_, Some(Typing::Filter), _) => (format!("filter: {}_", screen.filter), theme.strong()),
-        (_, Some(Typing::Search(text)), _) => (format!("search: {text}_"), theme.strong()),
-        (None, None, None) if searching(screen).is_some() => {
-            (searching(screen).unwrap_or_default(), theme.strong())
-        }
-        (_, _, Some(message)) => (message.clone(), theme.strong()),
-        (None, None, None) => (sentence(screen), theme.weak()),
-    };
-    line(to, area, 0, &super::log::shown(&text), style);
+    let of = |place: Place| &screen.panes[place as usize];
+    let (waiting, ended) = (of(Place::Waiting), of(Place::Ended));
+    let all = [
+        ("R", "running", Ink::Running, of(Place::Running).count, true),
+        ("PD", "pending", Ink::Pending, waiting.count - waiting.special, true),
+        ("H", "held", Ink::Off, waiting.special, false),
+        ("F", "failed", Ink::Failed, ended.special, false),
+    ];
+    let counts = all.into_iter().filter(|(_, _, _, count, always)| *always || *count > 0);
+    let words = counts.flat_map(|(letters, word, ink, count, _)| {
+        let word = if screen.is_wide() { format!(" {word}  ") } else { "  ".to_owned() };
+        [
+            (letters.to_owned(), theme.ink(ink).add_modifier(Modifier::BOLD)),
+            (format!(" {count}"), Style::new()),
+            (word, theme.weak()),
+        ]
+    });
+    words.collect()
 }
 
-/// Returns the progress of a search.
-fn searching(screen: &Screen) -> Option<String> {
-    let page = screen.page.as_ref()?;
-    let (done, of) = page.searching?;
-    let percent = (done * 100).checked_div(of).unwrap_or(0).min(100);
-    Some(format!("searching for {}: {percent}% of {of} bytes (Esc to stop)", page.wanted))
-}
-
-/// Explains the state of the selected job.
-fn sentence(screen: &Screen) -> String {
-    let Some(job) = screen.chosen().and_then(|id| screen.picture.detailed(id)) else {
-        return String::new();
-    };
-    let blocker = job.blockers.first().map(|blocker| blocker.text.as_str());
-    let words = job.run.system_comment.as_deref().or(blocker).unwrap_or_default();
-    let label = crate::live::picture::label(job);
-    match (job.run.state, words) {
-        (JobState::Pending, "") => format!("{label} is waiting: {}", job.run.reason.name()),
-        (_, "") => String::new(),
-        (_, words) => format!("{label}: {words}"),
+/// Explains the characters of bars, if there is space.
+fn legend(screen: &Screen, to: &mut Buffer, rest: Rect, is_compact: bool) {
+    let theme = screen.theme;
+    let [used, allocated, free] = theme.bar();
+    let text = format!("{used} used  {allocated} allocated  {free} free  ");
+    let width = Span::raw(text.as_str()).width() as u16;
+    if !is_compact && rest.width >= width {
+        let at = Rect { x: rest.x + rest.width - width, width, ..rest };
+        line(to, at, 0, &text, theme.weak());
     }
 }
 
-/// Draws the key hints, the most important ones first. The help lists all keys.
-fn foot(screen: &Screen, to: &mut Buffer, area: Rect, spot: Spot) {
-    for (row, words) in (0..area.height).zip(screen.foot(spot)) {
-        line(to, area, row, &words, screen.theme.weak());
-    }
-}
-
-fn help(screen: &Screen, to: &mut Buffer) {
-    let area = to.area;
-    line(to, area, 0, "Keys (press any key to return)", screen.theme.strong());
-    let spot = if screen.page.is_some() { Spot::Page } else { Spot::Lists };
-    let width = keys::lines(spot).map(|line| line.name.len()).max().unwrap_or(0) + 2;
-    for (row, key) in (2..).zip(keys::lines(spot)) {
-        line(to, area, row, &format!("  {:width$}{}", key.name, key.about), Style::new());
+/// Draws the names of the lists, if only one of them fits.
+fn tabs(screen: &Screen, to: &mut Buffer, area: Rect) {
+    let theme = screen.theme;
+    fill(to, area, theme.heading());
+    for (i, (at, text)) in screen.tabs().into_iter().enumerate() {
+        let style = if i == screen.focus {
+            theme.chosen().patch(theme.strong())
+        } else {
+            theme.heading().patch(theme.weak())
+        };
+        line(to, at, 0, &text, style);
     }
 }

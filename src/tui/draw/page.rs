@@ -1,12 +1,14 @@
 //! The page of one job: its details above its outputs.
 
-use super::{bars, foot, line, status};
+use super::foot;
+use super::text::{fill, line, words};
 use crate::live::picture::label;
 use crate::tui::keys::Spot;
 use crate::tui::log::shown;
 use crate::tui::page::{Page, Part};
 use crate::tui::plot;
 use crate::tui::state::Screen;
+use crate::tui::theme::{Ink, badge};
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::style::Style;
@@ -16,11 +18,17 @@ pub fn draw(screen: &Screen, to: &mut Buffer) {
     let Some(page) = &screen.page else { return };
     let whole = to.area;
     let job = screen.picture.detailed(page.job);
-    let title = job.map_or_else(
-        || format!("job {}", page.job),
-        |job| format!("job {} {} {}", label(job), job.request.name, job.run.state.name()),
-    );
-    line(to, whole, 0, &shown(&title), screen.theme.strong());
+    let strong = screen.theme.strong();
+    let title = match job {
+        None => vec![(format!("job {}", page.job), strong)],
+        Some(job) => {
+            let (_, ink) = badge(job);
+            let name = shown(&format!("job {} {} ", label(job), job.request.name));
+            let state = job.run.state.name().to_owned();
+            vec![(name, strong), (state, screen.theme.ink(ink).patch(strong))]
+        }
+    };
+    words(to, Rect { height: whole.height.min(1), ..whole }, &title);
     let parts = screen.parts();
     details(screen, page, to, parts[0]);
     plots(screen, page, to, screen.plots());
@@ -31,17 +39,17 @@ pub fn draw(screen: &Screen, to: &mut Buffer) {
     let has_status =
         screen.question.is_some() || screen.typing.is_some() || screen.message.is_some();
     if has_status || page.searching.is_some() {
-        status(screen, to, last);
+        foot::status(screen, to, last);
     } else {
-        foot(screen, to, last, Spot::Page);
+        foot::keys(screen, to, last, Spot::Page);
     }
 }
 
 fn heading(screen: &Screen, page: &Page, part: Part, text: &str, to: &mut Buffer, area: Rect) {
     let theme = screen.theme;
-    let style = if page.part == part { theme.chosen(theme.strong()) } else { theme.strong() };
-    line(to, area, 0, &" ".repeat(area.width.into()), style);
-    line(to, area, 0, text, style);
+    let style = if page.part == part { theme.chosen() } else { theme.heading() };
+    fill(to, area, style);
+    line(to, area, 0, text, style.patch(theme.strong()));
 }
 
 fn details(screen: &Screen, page: &Page, to: &mut Buffer, area: Rect) {
@@ -64,7 +72,7 @@ fn plots(screen: &Screen, page: &Page, to: &mut Buffer, area: Rect) {
             to,
             Rect { y: area.y + row, ..right },
             screen.theme.ascii,
-            bars::colour(screen.theme, page.job.0),
+            screen.theme.ink(Ink::Running),
         );
     }
 }
