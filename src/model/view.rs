@@ -155,9 +155,24 @@ pub struct NodeView {
     /// CPU use by processes that do not belong to any job, if it affects scheduling.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cpus_elsewhere: Option<CpusElsewhere>,
-    /// Free memory in MB.
+    /// Memory of the machine that is available to new processes, MB.
     pub free_mem_mb: u64,
     pub now: Timestamp,
+}
+
+impl NodeView {
+    /// Returns the memory of the machine, MB. Jobs may be allowed to use less, or more.
+    pub fn machine_mem_mb(&self) -> u64 {
+        match self.host.machine_mem_mb {
+            0 => self.host.mem_mb,
+            known => known,
+        }
+    }
+
+    /// Returns the memory in use by all processes, MB.
+    pub fn used_mem_mb(&self) -> u64 {
+        self.machine_mem_mb().saturating_sub(self.free_mem_mb)
+    }
 }
 
 impl JobList {

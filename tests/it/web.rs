@@ -669,6 +669,101 @@ fn an_ended_job_is_resubmitted() {
 }
 
 #[test]
+fn the_time_limit_of_a_running_job_is_changed() {
+    let slotd = Slotd::start();
+    let web = Web::start(&slotd);
+    let job = slotd.endless(&["-t", "10"]);
+    slotd.wait_state(job, "RUNNING");
+    let path = format!("/api/job/{job}/limit");
+    let change = |limit: &str| web.post(&path, &json!({ "limit": limit }));
+    assert_eq!(change("20").status, 200);
+    assert_eq!(slotd.show(job, "TimeLimit"), "00:20:00");
+    assert_eq!(change("+1:00:00").status, 200);
+    assert_eq!(slotd.show(job, "TimeLimit"), "01:20:00");
+    let name = slotd.show(job, "JobName");
+    for (limit, why) in [
+        ("soon", "Invalid TimeLimit value: soon"),
+        ("", "Invalid TimeLimit value"),
+        ("5 JobName=other", "Invalid TimeLimit value: 5 JobName=other"),
+        ("--help", "Invalid TimeLimit value: --help"),
+    ] {
+        let refused = change(limit);
+        assert_eq!(refused.status, 422, "{limit}: {refused:?}");
+        assert!(refused.text().contains(why), "{limit}: {refused:?}");
+    }
+    assert_eq!(change("5\0").status, 400);
+    assert_eq!(
+        (slotd.show(job, "TimeLimit"), slotd.show(job, "JobName")),
+        ("01:20:00".to_owned(), name)
+    );
+    assert_eq!(web.post("/api/job/--help/limit", &json!({ "limit": "5" })).status, 400);
+    let missing = web.post("/api/job/999/limit", &json!({ "limit": "5" }));
+    assert!(missing.text().contains("Invalid job id specified"), "{missing:?}");
+}
+
+#[test]
+fn the_environment_and_the_last_lines_of_jobs_are_sent() {
+    let slotd = Slotd::start();
+    let web = Web::start(&slotd);
+    let job = slotd.submit(&[
+        "--export=NONE,COLOUR=red,EMPTY=,TWO=a=b",
+        "--wrap",
+        "printf 'first\\n10%%\\r20%%\\r'; until [ -e go ]; do sleep 0.1; done",
+    ]);
+    let pairs = web.get(&format!("/api/job/{job}/env")).json();
+    for pair in [json!(["COLOUR", "red"]), json!(["EMPTY", ""]), json!(["TWO", "a=b"])] {
+        assert!(pairs.as_array().unwrap().contains(&pair), "{pair}: {pairs}");
+    }
+    let pipe = slotd.submit(&["-o", "/dev/null", "--wrap", "until [ -e go ]; do sleep 0.1; done"]);
+    slotd.wait_state(pipe, "RUNNING");
+    let lines = slotd.wait("the last line", || {
+        let lines = web.get("/api/lines").json();
+        (lines[job.to_string()] == "20%").then_some(lines)
+    });
+    assert_eq!(lines, json!({ job.to_string(): "20%" }));
+    slotd.write("go", "");
+    slotd.wait_end(job);
+    slotd.wait_end(pipe);
+    assert_eq!(web.get("/api/lines").json(), json!({}));
+    assert_eq!(web.get("/api/job/999/env").status, 404);
+}
+
+#[test]
+fn the_host_has_its_limits_licenses_reservations_and_recurring_jobs() {
+    let toml = "[[partition]]\nname = \"day\"\nmax_time = \"2:00:00\"\nmax_cpus_per_node = 1\n\
+                [[license]]\nname = \"matlab\"\ncount = 2\n";
+    let slotd = Slotd::setup().set("SLOTD_CPUS", 2).set("SLOTD_FEATURES", "avx").toml(toml).start();
+    let web = Web::start(&slotd);
+    let user = slotd.sh("id -un").ok().text().to_owned();
+    slotd
+        .line(&format!(
+            "scontrol create reservation ReservationName=class StartTime=now+1hour Duration=30 CoreCnt=1 Users={user}"
+        ))
+        .ok();
+    let mut scrontab = slotd.command("scrontab");
+    scrontab.arg("-");
+    slotd.feed(scrontab, "0 5 * * 1 true\n").ok();
+    let mut queue = json!({});
+    let has_row = |queue: &Value| {
+        let rows = queue["rows"].as_object();
+        rows.and_then(|rows| rows.values().next()).is_some_and(|row| row["recurs"].is_string())
+    };
+    web.events("/api/events").apply(&mut queue, has_row);
+    let host = &queue["host"];
+    assert_eq!(host["features"], json!(["avx"]));
+    assert_eq!(host["licenses"], json!([{ "name": "matlab", "total": 2, "used": 0 }]));
+    let day = &host["partitions"][0];
+    assert_eq!((&day["max_secs"], &day["max_cpus"]), (&json!(7200), &json!(1)), "{day}");
+    let class = &host["reservations"][0];
+    let of = ["name", "cpus", "is_active", "is_whole"].map(|key| class[key].clone());
+    assert_eq!(of, [json!("class"), json!(1), json!(false), json!(false)], "{class}");
+    assert_eq!(class["end"].as_i64().unwrap() - class["start"].as_i64().unwrap(), 1_800_000);
+    let row = queue["rows"].as_object().unwrap().values().next().unwrap();
+    assert_eq!(row["recurs"], "0 5 * * 1", "{row}");
+    assert!(row["expected"].as_i64().is_some(), "{row}");
+}
+
+#[test]
 fn a_pending_job_is_edited_unless_it_changed_in_the_meantime() {
     let slotd = Slotd::start();
     let web = Web::start(&slotd);

@@ -1,4 +1,4 @@
-"""Makes the pictures of README and book: `slotd top` as top.svg, the page as web.png. Started by `run`.
+"""Makes the pictures of README and book: `slotd top` as top.svg, the views of the page as web*.png. Started by `run`.
 
 A daemon of its own serves a queue on a host that is only pretended: 16 CPUs, 64 GB, 2 GPUs. The script fails if a picture
 does not show that queue.
@@ -29,7 +29,9 @@ def queue(lab):
     quick = lab.submit("-J", "prepare", "-c", "4", "--mem=2G", "-t", "20", "--wrap", "sleep 0.3")
     lab.submit("-J", "lint", "--mem=200M", "-t", "5", "--wrap", "exit 1")
     lab.submit("-W", "-J", "tokenize", "-c", "2", "--mem=1G", "-t", "30", "-d", f"afterok:{quick}", "--wrap", "true")
-    train = lab.submit("-J", "train", "-p", "gpu", "-G", "1", "-c", "4", "--mem=16G", "-t", "6:00:00", "--wrap", lasting)
+    learning = f"for step in $(seq 2000 10 2300); do echo \"step $step/6000  loss 0.4$((7000 - step))  8,9$((step % 89 + 10)) tok/s\"; done; {lasting}"
+    train = lab.submit("-J", "train", "-p", "gpu", "-G", "1", "-c", "4", "--mem=16G", "-t", "6:00:00", "--wrap", learning)
+    lab.train = train
     lab.submit("-J", "finetune", "-p", "gpu", "-G", "1", "-c", "4", "--mem=12G", "-t", "2:30:00", "--wrap", lasting)
     lab.submit("-J", "simulate", "-a", "1-40%4", "-c", "2", "--mem=2G", "-t", "45", "--wrap",
                f"[ $SLURM_ARRAY_TASK_ID -le 6 ] && exit; {lasting}")
@@ -37,6 +39,8 @@ def queue(lab):
     lab.submit("-J", "big-model", "-p", "gpu", "-G", "2", "-c", "8", "--mem=40G", "-t", "12:00:00", "--wrap", "true")
     lab.submit("-J", "report", "-c", "8", "--mem=4G", "-t", "10", "--wrap", "true")
     lab.submit("-J", "nightly-backup", "-c", "1", "--mem=500M", "-b", "23:00", "--wrap", "true")
+    user = lab.run("id", "-un")
+    lab.run("scontrol", "create", "reservation", "ReservationName=course", "StartTime=now+50minutes", "Duration=30", f"Users={user}", "CoreCnt=4")
 
 
 def cells(line):
@@ -127,14 +131,37 @@ def top(lab, out):
     (out / "top.svg").write_text(svg(lines, "slotd top"))
 
 
+# The pictures of the page: its view, the size of the window, the colour scheme, and what must be there.
+PAGES = {
+    "web": ("queue", (1280, 820), "light", "#host path.edge[d^=M]"),
+    "web-dark": ("queue", (1280, 820), "dark", "#host path.edge[d^=M]"),
+    "web-phone": ("queue", (390, 844), "light", "#running .row"),
+    "web-job": ("job/train", (1280, 820), "light", "#job path.edge[d^=M]"),
+    "web-timeline": ("timeline", (1280, 820), "light", "#timeline [data-reservation]"),
+    "web-history": ("history", (1280, 820), "light", "#names td"),
+    "web-submit": ("submit", (1280, 820), "light", "#prediction strong"),
+}
+
+
 def page(lab, out):
     with sync_playwright() as driver:
         sandbox = ["--no-sandbox"] if os.geteuid() == 0 else []
         browser = driver.chromium.launch(executable_path=shutil.which("chromium"), args=sandbox)
-        view = browser.new_context(viewport={"width": 1280, "height": 820}).new_page()
+        view = browser.new_context().new_page()
         view.goto(lab.web())
         view.get_by_text("big-model").first.wait_for()
-        view.screenshot(path=out / "web.png")
+        base = view.url.split("#")[0]
+        for name, (target, (width, height), scheme, there) in PAGES.items():
+            view.set_viewport_size({"width": width, "height": height})
+            view.emulate_media(color_scheme=scheme)
+            view.goto(f"{base}#/{target.replace('train', lab.train)}")
+            if target == "submit":
+                view.locator("#submit [name=job-name]").fill("finetune-gemma")
+                view.locator("#submit [name=cpus-per-task]").fill("4")
+                view.locator("#submit [name=mem]").fill("200G")
+                view.locator("#fields [aria-invalid]").wait_for()
+            view.locator(there).first.wait_for(state="attached")
+            view.screenshot(path=out / f"{name}.png")
         browser.close()
 
 
@@ -153,7 +180,7 @@ def main():
         finally:
             (lab.work / "done").touch()
             lab.end()
-    for name in ("top.svg", "web.png"):
+    for name in ("top.svg", *(f"{page}.png" for page in PAGES)):
         print(out / name)
 
 

@@ -167,13 +167,14 @@ pub fn page_of_jobs(heading: &str, all: &[Use], ctx: &Ctx) -> Result<String, Cli
 /// The style sheet of the page of `slotd web`.
 const STYLE: &str = include_str!("../web/page/app.css");
 
-/// Returns a chart whose colours follow the page's, which may be dark.
+/// Returns a chart whose colours follow the page's, which may be dark. A narrow window scrolls it.
 fn themed(svg: &str) -> String {
     let colour = |of: RGBColor| format!("\"#{:02X}{:02X}{:02X}\"", of.0, of.1, of.2);
     let vars = [(WHITE, "page"), (HAD, "allocated"), (USED, "running"), (INK, "ink")];
-    vars.iter().fold(svg.to_owned(), |text, (of, name)| {
+    let svg = vars.iter().fold(svg.to_owned(), |text, (of, name)| {
         text.replace(&colour(*of), &format!("\"var(--{name})\""))
-    })
+    });
+    format!("<div class=\"scroll\" tabindex=\"0\">{svg}</div>\n")
 }
 
 fn escaped(text: &str) -> String {

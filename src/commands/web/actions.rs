@@ -60,6 +60,29 @@ pub async fn act(asked: web::Json<Act>) -> Result<HttpResponse, Refused> {
     Ok(HttpResponse::Ok().json(json!({ "done": action, "told": told.trim() })))
 }
 
+#[derive(Debug, Deserialize)]
+pub struct Limit {
+    /// A time limit in the format of `--time`. A sign extends or shortens the current one.
+    limit: String,
+}
+
+/// Changes the time limit of a pending or running job.
+pub async fn limit(
+    name: web::Path<String>,
+    asked: web::Json<Limit>,
+) -> Result<HttpResponse, Refused> {
+    let job = named(&name)?;
+    let limit = asked.limit.trim();
+    if limit.contains('\0') {
+        return Err(Refused::bad("the time limit contains a NUL byte"));
+    }
+    // One word, so that it can't be anything but the value of this key.
+    let mut command = Command::new(SELF);
+    command.args(["scontrol", "update", &format!("JobId={job}"), &format!("TimeLimit={limit}")]);
+    done(run(command, b"").await?)?;
+    Ok(HttpResponse::Ok().json(json!({ "done": "limit" })))
+}
+
 /// Sends the options and script of a pending job, in the format of `slotd edit`.
 pub async fn editable(name: web::Path<String>) -> Result<HttpResponse, Refused> {
     let job = named(&name)?;

@@ -1,4 +1,4 @@
-//! The details of one job, and its script.
+//! The details of one job, its script and its environment.
 
 use super::refused::{Refused, waiting};
 use super::rows::{Row, Used, millis};
@@ -12,7 +12,7 @@ use slotd_model::query::JobQuery;
 use slotd_model::request::JobKind;
 use slotd_model::tres::Usage;
 use slotd_model::view::{JobList, JobView};
-use slotd_model::{JobId, JobRef, JobState, Step};
+use slotd_model::{JobRef, JobState, Step};
 use slotd_protocol::answer::Answer;
 use slotd_protocol::request::{Request, UsageAsk};
 use slotd_render::{seff, show};
@@ -176,15 +176,40 @@ pub async fn script(name: web::Path<String>) -> Result<HttpResponse, Refused> {
     let job = named(&name)?;
     let script = waiting(move || {
         let list = records(&job)?;
-        script_of(record(&list)?.id)
+        text_of(&Request::BatchScript(record(&list)?.id))
     });
     Ok(HttpResponse::Ok()
         .insert_header((header::CONTENT_TYPE, "text/plain; charset=utf-8"))
         .body(script.await?))
 }
 
-fn script_of(job: JobId) -> Result<Vec<u8>, Refused> {
-    match ask(&Request::BatchScript(job), &[])? {
+/// Sends the environment that a batch job was submitted with, as pairs of name and value.
+pub async fn environment(name: web::Path<String>) -> Result<HttpResponse, Refused> {
+    let job = named(&name)?;
+    let look = move || {
+        let list = records(&job)?;
+        let text = text_of(&Request::BatchEnv(record(&list)?.id))?;
+        Ok(variables(&text))
+    };
+    Ok(HttpResponse::Ok().json(waiting(look).await?))
+}
+
+/// Splits an environment, whose entries each end with a zero byte.
+fn variables(text: &[u8]) -> Vec<(String, String)> {
+    let entries = text.split(|byte| *byte == 0).filter(|entry| !entry.is_empty());
+    let mut all: Vec<_> = entries
+        .map(|entry| {
+            let entry = String::from_utf8_lossy(entry);
+            let (name, value) = entry.split_once('=').unwrap_or((&entry, ""));
+            (name.to_owned(), value.to_owned())
+        })
+        .collect();
+    all.sort();
+    all
+}
+
+fn text_of(request: &Request) -> Result<Vec<u8>, Refused> {
+    match ask(request, &[])? {
         (Answer::Script, mut text) => {
             text.truncate(MOST_SCRIPT);
             Ok(text)

@@ -7,15 +7,28 @@
 use super::job::{named, record, records};
 use super::refused::{Refused, waiting};
 use crate::client::tail;
+use crate::commands::ask_for_jobs;
 use actix_web::http::{StatusCode, header};
 use actix_web::{HttpRequest, HttpResponse, web};
-use slotd_model::JobRef;
+use slotd_model::query::JobQuery;
+use slotd_model::{JobRef, JobState};
+use slotd_protocol::request::Request;
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
 /// Maximum size of a response, bytes.
 pub const MOST_PART: u64 = 256 << 10;
+
+/// Maximum number of jobs in a response with last lines.
+const MOST_LINES: usize = 64;
+
+/// The part of a file in which its last line is looked for, bytes.
+const END: u64 = 4096;
+
+/// Maximum length of a last line, in characters.
+const LONGEST_LINE: usize = 400;
 
 /// The requested range of bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -58,6 +71,38 @@ pub async fn part(
         answer.insert_header((header::CONTENT_RANGE, format!("bytes {}-{last}/{size}", part.from)));
     }
     Ok(answer.insert_header((header::CONTENT_TYPE, "application/octet-stream")).body(part.bytes))
+}
+
+/// Sends the last line of output of the running jobs, by record number.
+pub async fn last_lines() -> Result<HttpResponse, Refused> {
+    let look = || {
+        let states = Some(vec![JobState::Running]);
+        let query = JobQuery { states, without_steps: true, ..JobQuery::default() };
+        let mut found: BTreeMap<u32, String> = BTreeMap::new();
+        ask_for_jobs(&Request::Jobs(query), |list| {
+            for job in &list.jobs {
+                if found.len() < MOST_LINES
+                    && !job.std_out.is_empty()
+                    && let Some(line) = last_line(Path::new(&job.std_out))
+                {
+                    found.insert(job.id.0, line);
+                }
+            }
+            Ok(())
+        })?;
+        Ok(found)
+    };
+    Ok(HttpResponse::Ok().json(waiting(look).await?))
+}
+
+/// Returns the last line with text at the end of a file. Progress bars end their lines with a
+/// carriage return.
+fn last_line(path: &Path) -> Option<String> {
+    let part = read(path, Asked::Last(END)).ok()?;
+    let text = String::from_utf8_lossy(&part.bytes);
+    let has_text = |line: &&str| line.chars().any(|c| !c.is_whitespace() && !c.is_control());
+    let line = text.rsplit(['\n', '\r']).find(has_text)?;
+    Some(line.chars().take(LONGEST_LINE).collect())
 }
 
 /// One of the two outputs of a job.
@@ -160,6 +205,33 @@ mod tests {
         for range in ["", "bytes", "bytes=-", "bytes=a-", "lines=1-2", "bytes=1-2-3", "bytes=--1"] {
             assert_eq!(parse(range), None, "{range}");
         }
+    }
+
+    #[test]
+    fn the_last_line_is_the_last_one_with_text() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("out");
+        for (text, line) in [
+            (&b"a\nb\n\n \n"[..], Some("b")),
+            (b"10%\r20%\r30%\r", Some("30%")),
+            (b"x\xff\n", Some("x\u{fffd}")),
+            (b"\0\0\n", None),
+            (b"", None),
+        ] {
+            std::fs::write(&path, text).unwrap();
+            assert_eq!(last_line(&path).as_deref(), line, "{text:?}");
+        }
+        let file = File::create(&path).unwrap();
+        file.set_len(1 << 40).unwrap();
+        assert_eq!(last_line(&path), None, "a sparse file");
+        std::fs::write(&path, "y".repeat(9000)).unwrap();
+        assert_eq!(last_line(&path).map(|line| line.len()), Some(LONGEST_LINE));
+        for path in ["/dev/zero", "/dev", "/proc/self/nothing"] {
+            assert_eq!(last_line(Path::new(path)), None, "{path}");
+        }
+        let fifo = dir.path().join("fifo");
+        nix::unistd::mkfifo(&fifo, nix::sys::stat::Mode::S_IRUSR).unwrap();
+        assert_eq!(last_line(&fifo), None, "a FIFO without a writer");
     }
 
     #[test]

@@ -11,7 +11,8 @@
 //! | `rows` | jobs as rows of the page |
 //! | `live` | the picture of the queue, kept current by one task for all pages |
 //! | `queue` | the current queue and the history as JSON |
-//! | `job` | the details of one job, and its script |
+//! | `host` | the host as JSON: resources, partitions, licenses and reservations |
+//! | `job` | the details of one job, its script and its environment |
 //! | `series` | the usage of a job or the host over time |
 //! | `logs` | parts of a job's output |
 //! | `events` | changes of the queue, of a job and of its outputs |
@@ -37,6 +38,7 @@ use visitors::Visitors;
 mod actions;
 mod auth;
 mod events;
+mod host;
 mod job;
 mod live;
 mod logs;
@@ -147,11 +149,14 @@ fn routes(app: &mut web::ServiceConfig) {
         .route("/api/events", web::get().to(events::stream))
         .route("/api/job/{job}", web::get().to(job::details))
         .route("/api/series", web::get().to(series::of_host))
+        .route("/api/lines", web::get().to(logs::last_lines))
         .route("/api/job/{job}/series", web::get().to(series::job))
         .route("/api/job/{job}/script", web::get().to(job::script))
+        .route("/api/job/{job}/env", web::get().to(job::environment))
         .route("/api/job/{job}/source", web::get().to(job::source))
         .route("/api/job/{job}/edit", web::get().to(actions::editable))
         .route("/api/job/{job}/edit", web::post().to(actions::edit))
+        .route("/api/job/{job}/limit", web::post().to(actions::limit))
         .route("/api/job/{job}/log/{stream}", web::get().to(logs::part))
         .route("/api/act", web::post().to(actions::act))
         .route("/api/predict", web::post().to(actions::predict))

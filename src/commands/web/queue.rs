@@ -1,5 +1,6 @@
 //! The queue and the history as JSON.
 
+use super::host::Host;
 use super::refused::{Refused, waiting};
 use super::rows::{Row, millis};
 use crate::args::origin::Origin;
@@ -53,41 +54,6 @@ impl From<Progress> for Tally {
     }
 }
 
-#[derive(Debug, Serialize)]
-struct Host {
-    name: String,
-    cpus: Given,
-    /// The IDs of all CPUs.
-    cpu_ids: Vec<u32>,
-    mem_mb: Given,
-    gpus: Given,
-    gpu_names: BTreeMap<u32, String>,
-    /// Zero if unknown.
-    gpu_mem_mb: BTreeMap<u32, u64>,
-    /// The load average of the last minute.
-    load: f64,
-    /// CPUs used by processes outside all jobs.
-    elsewhere: Option<f64>,
-    mem_used_mb: u64,
-    /// The reason why the node is drained, and the parts that are out of use.
-    troubles: Vec<String>,
-    partitions: Vec<Partition>,
-}
-
-#[derive(Debug, Serialize)]
-struct Given {
-    all: u64,
-    given: u64,
-}
-
-#[derive(Debug, Serialize)]
-struct Partition {
-    name: String,
-    state: &'static str,
-    running: u64,
-    waiting: u64,
-}
-
 /// Returns the records on the page. At most `rows` of them are pending.
 pub fn visible(picture: &Picture, rows: usize) -> impl Iterator<Item = &JobView> {
     let waiting = picture.list(Place::Waiting).take(rows);
@@ -117,7 +83,7 @@ pub fn view(
         (job.id.0, row)
     };
     serde_json::to_value(Queue {
-        host: host(node),
+        host: Host::of(node),
         rows: visible(picture, rows).map(row).collect(),
         waiting_count: picture.list(Place::Waiting).len(),
         arrays: unfinished(picture, visible(picture, rows)),
@@ -148,43 +114,6 @@ pub fn patch(old: &Value, new: &Value) -> Option<Value> {
     let all: serde_json::Map<_, _> =
         gone.chain(changed).map(|(key, value)| (key.clone(), value)).collect();
     (!all.is_empty()).then_some(Value::Object(all))
-}
-
-fn host(node: &NodeView) -> Host {
-    let host = &node.host;
-    let given = |all: u64, given: u64| Given { all, given };
-    let drained = node.drained.as_ref().map(|why| format!("drained: {}", why.text));
-    let outages = node.outages.iter().map(|outage| outage.with_parts_named().text);
-    Host {
-        name: host.name.clone(),
-        cpus: given(host.cpu_ids.len() as u64, u64::from(node.allocated.cpus)),
-        cpu_ids: host.cpu_ids.clone(),
-        mem_mb: given(host.mem_mb, node.allocated.mem_mb),
-        gpus: given(host.gpus.len() as u64, u64::from(node.allocated.gpus)),
-        gpu_names: host
-            .gpus
-            .iter()
-            .map(|gpu| (gpu.id, gpu.model.clone().unwrap_or_default()))
-            .collect(),
-        gpu_mem_mb: host.gpus.iter().map(|gpu| (gpu.id, gpu.mem_mb)).collect(),
-        load: f64::from(node.load_centi) / 100.0,
-        elsewhere: node
-            .cpus_elsewhere
-            .and_then(|cpus| cpus.used_centi)
-            .map(|centi| f64::from(centi) / 100.0),
-        mem_used_mb: host.machine_mem_mb.max(host.mem_mb).saturating_sub(node.free_mem_mb),
-        troubles: drained.into_iter().chain(outages).collect(),
-        partitions: node
-            .partitions
-            .iter()
-            .map(|of| Partition {
-                name: of.partition.name.clone(),
-                state: of.partition.state.name(),
-                running: of.running,
-                waiting: of.pending,
-            })
-            .collect(),
-    }
 }
 
 /// A search of the history, with the options of `sacct`. Empty fields are ignored.

@@ -47,6 +47,10 @@ pub struct Row {
     later: bool,
     exit: String,
     restarts: u32,
+    /// When a recurring job runs, in the five fields of a crontab.
+    recurs: Option<String>,
+    /// The reservations that it names.
+    reservation: String,
     used: Option<Used>,
     /// CPUs in use: lately if it is running, else on average. `None` if nothing was measured.
     pub busy_cpus: Option<f64>,
@@ -115,6 +119,8 @@ impl Row {
             later: !waits_for_its_turn(view),
             exit: run.exit.to_string(),
             restarts: run.restarts,
+            recurs: request.recurrence.map(|recurrence| recurrence.to_string()),
+            reservation: request.reservation.clone().unwrap_or_default(),
             busy_cpus: used.as_ref().and_then(|used| {
                 let secs = elapsed.as_secs_f64();
                 (secs > 0.0).then(|| used.cpu_secs / secs)

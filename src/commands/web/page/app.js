@@ -6,14 +6,15 @@ import * as history from "./history.js";
 import * as host from "./host.js";
 import * as job from "./job.js";
 import * as keys from "./keys.js";
+import { setLines } from "./lines.js";
 import * as menu from "./menu.js";
 import * as plot from "./plot.js";
 import * as queue from "./queue.js";
-import { ENDS, pictogram } from "./states.js";
+import { ENDS, FAILED, pictogram } from "./states.js";
 import * as store from "./store.js";
 import * as submit from "./submit.js";
 import * as timeline from "./timeline.js";
-import { clock } from "./words.js";
+import { clock, moment } from "./words.js";
 
 // The pending jobs that the page loads, first and on request.
 const [FIRST, MOST] = [200, 20_000];
@@ -38,8 +39,10 @@ function show() {
 
 // Adds the jobs that ended in the last day and have left the queue, including those that ended while disconnected.
 async function lastDay() {
-  const day = await renew(() => history.find({ starttime: "now-1day", state: ENDS.join(",") }));
-  store.addEnded(day?.jobs ?? []);
+  // A large array must not hide the failures of others.
+  const since = (states, most) => history.find({ starttime: "now-1day", state: states.join(","), rows: most });
+  const found = await renew(() => Promise.all([since(ENDS, 2000), since(FAILED, 500)]));
+  store.addEnded(found?.flatMap(({ jobs }) => jobs) ?? []);
   show();
 }
 
@@ -58,9 +61,13 @@ async function refresh() {
   looking = false;
 }
 
+// When the shown queue was sent, by the daemon's clock.
+let heard;
+
 function hear(told) {
   if (told.event === "whole" || told.event === "patch") {
     store.apply(told);
+    heard = told.now;
     show();
   }
   if (told.event === "whole") lastDay();
@@ -72,6 +79,11 @@ function hear(told) {
       told.up ? "connected" : told.lost ? "the server does not answer" : "the daemon does not answer",
     );
     document.body.classList.toggle("lost", !told.up);
+    const shown = store.picture(clock()) && (view()[0] === "queue" || view()[0] === "timeline");
+    say(
+      by("stale"),
+      !told.up && shown ? `The queue as of ${moment(heard)}. It will be updated when the connection is back.` : "",
+    );
   }
 }
 
@@ -102,13 +114,18 @@ function route(event) {
 const BETWEEN_PLOTS = 10000;
 let plotted = 0;
 
-// Plots the host usage of the last hour or, below the timeline, of the timeline's window.
+// Plots the host usage of the last hour with the last lines of the running jobs or, below the timeline, of the timeline's window.
 async function plots() {
   plotted = Date.now();
   const [where, minutes] = view()[0] === "timeline" ? ["timeline-use", timeline.minutes()] : ["host-use", 60];
-  const used = await renew(() => get(`/api/series?minutes=${minutes}`));
-  if (!used) return;
-  if (where === "host-use") host.setCharts(used);
+  const in_queue = where === "host-use";
+  const answers = await renew(() =>
+    Promise.all([get(`/api/series?minutes=${minutes}`), in_queue ? get("/api/lines") : undefined]),
+  );
+  if (!answers) return;
+  const [used, lines] = answers;
+  if (lines) setLines(lines);
+  if (in_queue) host.setCharts(used);
   else plot.charts(by(where), used);
   show();
 }
@@ -133,7 +150,6 @@ function start() {
     show();
     plots();
   });
-  by("filter").addEventListener("input", show);
   menu.start();
   keys.start();
   for (const link of document.querySelectorAll("nav a")) link.prepend(pictogram(link.dataset.icon));

@@ -1,6 +1,6 @@
 // Requests to the server, and its events.
 
-import { by, say } from "./dom.js";
+import { attribute, by, say } from "./dom.js";
 
 const KEY = "slotd-key";
 
@@ -130,5 +130,40 @@ export function confirmed(question, { detail = "", yes = "Yes", no = "No", dange
   // the next question. The promise of a replaced question never resolves.
   return new Promise((resolve) => {
     dialog.onclose = () => dialog.open || resolve(dialog.returnValue === "yes");
+  });
+}
+
+// Asks the user for a text and sends it. An error keeps the dialog open. Returns the text, or undefined if nothing was sent.
+export function entered(question, { label, value, hint, yes, send }) {
+  const [dialog, input, error] = [by("enter"), by("enter-text"), by("enter-error")];
+  say(by("enter-question"), question);
+  say(by("enter-label"), label);
+  say(by("enter-hint"), hint);
+  say(by("enter-yes"), yes);
+  const wrong = (words) => {
+    say(error, words);
+    attribute(input, "aria-invalid", words && "true");
+  };
+  wrong("");
+  input.value = value;
+  by("enter-no").onclick = () => dialog.close();
+  dialog.showModal();
+  input.select();
+  return new Promise((resolve) => {
+    dialog.onsubmit = async (event) => {
+      event.preventDefault();
+      if (by("enter-yes").disabled) return;
+      by("enter-yes").disabled = true;
+      const failed = await send(input.value).then(
+        () => undefined,
+        (problem) => problem.message,
+      );
+      by("enter-yes").disabled = false;
+      if (failed !== undefined) return wrong(failed);
+      dialog.onclose = undefined;
+      dialog.close();
+      resolve(input.value);
+    };
+    dialog.onclose = () => resolve(undefined);
   });
 }

@@ -1,6 +1,7 @@
 // What is known about a job: facts, sentences, steps and tasks.
 
 import { el, link, say } from "./dom.js";
+import { recurrence } from "./sentence.js";
 import { badge, isOver } from "./states.js";
 import { at, bytes, counted, elapsed, memory, ranges, span } from "./words.js";
 
@@ -16,7 +17,9 @@ export function facts(details) {
     ["Partition", row.partition],
     ["User", row.user],
     ["Submitted", at(row.submit)],
-    ["Expected start", at(row.expected)],
+    [row.recurs ? "Next run" : "Expected start", at(row.expected)],
+    ["Recurs", row.recurs ? `${recurrence(row.recurs)} (${row.recurs})` : ""],
+    ["Reservation", row.reservation],
     ["Started", at(row.start)],
     ["Ended", at(row.end)],
     ["Elapsed", row.start ? span(ran) : ""],
@@ -35,11 +38,15 @@ export function facts(details) {
 const shortened = (text, zone) =>
   text
     .replace(/^Job \S+ \(.*?\) is [A-Z_]+[.,] (\w)/s, (_, letter) => letter.toUpperCase())
+    .replace(/(\d+) MB of memory/g, (_, mb) => memory(Number(mb)))
     .replace(/\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d/g, (iso) => at(Date.parse(`${iso}Z`) - zone * 1000) || iso);
 
 // Formats the output of `slotd why`: for a pending job, also its blockers and their remedies.
-export function reasons({ why, zone_secs: zone }) {
+export function reasons({ why, zone_secs: zone, job: row }) {
   const lines = why.sentences.map((text, i) => ({ key: `says ${i}`, text: shortened(text, zone) }));
+  // The time that it has run and its allocation are on the page already.
+  if (row.state === "RUNNING")
+    lines[0].text = `Started at ${at(row.start)}, after ${span(row.start - row.submit)} in the queue.`;
   why.blockers.forEach((one, i) => {
     lines.push({
       key: `keeps ${i}`,
@@ -48,8 +55,9 @@ export function reasons({ why, zone_secs: zone }) {
     });
     if (one.remedy) lines.push({ key: `change ${i}`, text: `To change this: ${one.remedy}` });
   });
-  for (const [i, text] of (why.stderr?.last_lines ?? []).entries())
-    lines.push({ key: `error ${i}`, text: `standard error: ${text}` });
+  const errors = why.stderr?.last_lines ?? [];
+  if (errors.length) lines.push({ key: "errors", text: "The last lines of its standard error:" });
+  for (const [i, text] of errors.entries()) lines.push({ key: `error ${i}`, text, is_code: true });
   return lines;
 }
 

@@ -7,7 +7,7 @@ import { byDay, element, figures } from "./figures.js";
 import { sentence } from "./sentence.js";
 import { badge, isOver } from "./states.js";
 import { Tabs } from "./tabs.js";
-import { at, bytes, clock, counted, elapsed, memory, span } from "./words.js";
+import { at, bytes, clock, counted, elapsed, grouped, memory, span } from "./words.js";
 
 const PERIODS = { Today: ["today", 1], "7 days": ["now-7days", 7], "30 days": ["now-30days", 30] };
 // The jobs of a period that are loaded for its figures.
@@ -122,6 +122,23 @@ function fillFound(tr, row) {
   );
 }
 
+// The rows that are shown until all are requested.
+const ROWS = 50;
+
+function fillAll(jobs, most) {
+  const parent = by("history");
+  keyed(
+    parent.body,
+    jobs.slice(0, most),
+    (row) => row.id,
+    () => el("tr"),
+    fillFound,
+  );
+  by("more-found").hidden = jobs.length <= most;
+  say(by("more-found"), `Show all ${grouped(jobs.length)} jobs`);
+  by("more-found").onclick = () => fillAll(jobs, Infinity);
+}
+
 async function search() {
   const turn = (latest += 1);
   const answer = await attempt(() => find(new FormData(by("search"))));
@@ -147,13 +164,7 @@ async function search() {
         ),
       ),
     );
-  keyed(
-    parent.body,
-    jobs,
-    (row) => row.id,
-    () => el("tr"),
-    fillFound,
-  );
+  fillAll(jobs, ROWS);
 }
 
 export function start() {

@@ -1,6 +1,7 @@
 // The resources of the host: CPUs, memory and each GPU, in use, allocated, and over the last hour.
 
 import { attribute, by, el, keyed, link, say, svg, vary } from "./dom.js";
+import { inWords } from "./reserved.js";
 import { memory } from "./words.js";
 
 const percent = (part, whole) => `${whole ? Math.round(Math.min(1, part / whole) * 100) : 0}%`;
@@ -22,7 +23,7 @@ function gpu(host, id, running) {
     name: `GPU ${id}`,
     note: host.gpu_names[id].replaceAll("_", " "),
     now: busy === undefined ? "–" : `${Math.round(busy)} %`,
-    unit: "busy",
+    unit: busy === undefined ? "not measured" : "busy",
     part: percent(busy ?? 0, 100),
     more: percent(owners.length ? 1 : 0, 1),
     owners,
@@ -45,14 +46,17 @@ function cards(host, running) {
     side: `load ${host.load.toFixed(1)}`,
   };
   const unallocated = host.mem_mb.all - host.mem_mb.given;
+  // Jobs may be allowed to use less than the machine has, or more.
+  const whole = Math.max(host.mem_mb.all, host.machine_mem_mb);
   const mem = {
     name: "Memory",
-    note: memory(host.mem_mb.all),
+    note: memory(whole),
     now: memory(host.mem_used_mb),
     unit: "used",
-    part: percent(host.mem_used_mb, host.mem_mb.all),
-    more: percent(host.mem_mb.given, host.mem_mb.all),
-    free: `${memory(host.mem_mb.given)} allocated, ${unallocated > 0 ? memory(unallocated) : "none"} free`,
+    hint: "used by all processes of the host",
+    part: percent(host.mem_used_mb, whole),
+    more: percent(host.mem_mb.given, whole),
+    free: `${memory(host.mem_mb.given)} allocated, ${unallocated > 0 ? memory(unallocated) : "none"} free${whole > host.mem_mb.all ? " for jobs" : ""}`,
     side: "",
   };
   return [cpus, mem, ...Object.keys(host.gpu_names).map((id) => gpu(host, id, running))];
@@ -97,8 +101,7 @@ function make(card) {
     box.picture,
     el("p", { class: "now" }, box.now, " ", box.unit),
     box.bar,
-    box.free,
-    box.side,
+    el("p", { class: "foot" }, box.free, box.side),
   );
   return box;
 }
@@ -107,6 +110,7 @@ function update(box, card) {
   say(box.note, card.note);
   say(box.now, card.now);
   say(box.unit, card.unit);
+  attribute(box.unit.parentElement, "title", card.hint);
   vary(box.bar, { part: card.part, more: card.more });
   if (card.owners?.length) {
     const key = card.owners.map((row) => row.label).join();
@@ -124,8 +128,37 @@ function update(box, card) {
   box.chart = chart;
 }
 
+// The reservations that are described; the others are only named.
+const SHOWN = 3;
+
+// The licenses in use, and the active and coming reservations.
+function reserved(host) {
+  const soonest = host.reservations.toSorted((a, b) => a.start - b.start);
+  const more = soonest.slice(SHOWN);
+  const licenses = host.licenses.map(({ name, total, used }) => `${name} ${used} of ${total} in use`);
+  keyed(
+    by("reserved"),
+    [
+      ...(licenses.length ? [{ key: "licenses", name: "Licenses", text: licenses.join(", ") }] : []),
+      ...soonest
+        .slice(0, SHOWN)
+        .map((one) => ({ key: `reservation ${one.name}`, name: one.name, text: inWords(one), reserves: true })),
+      ...(more.length
+        ? [{ key: "more", name: `${more.length} more`, text: more.map(({ name }) => name).join(", "), reserves: true }]
+        : []),
+    ],
+    ({ key }) => key,
+    ({ reserves }) => el("p", { class: reserves ? "reservation" : "" }, el("b"), " ", el("span", { class: "dim" })),
+    (line, { name, text }) => {
+      say(line.firstChild, name);
+      say(line.lastChild, text);
+    },
+  );
+}
+
 export function show(host, running) {
   say(by("host-name"), `on ${host.name}`);
+  reserved(host);
   const troubles = host.troubles.map((text) => ({ name: text, trouble: text }));
   keyed(
     by("host"),

@@ -3,9 +3,12 @@
 import { act, available, isDanger, labelOf } from "./actions.js";
 import { attempt, get, renew, text } from "./ask.js";
 import { attribute, by, el, keyed, say, vary } from "./dom.js";
+import * as diff from "./diff.js";
 import { Edit } from "./edit.js";
+import { Environment } from "./env.js";
 import { facts, fillStep, fillTask, reasons, STEP_HEADS, TASK_HEADS } from "./facts.js";
 import { Log } from "./log.js";
+import { openMenu } from "./menu.js";
 import * as plot from "./plot.js";
 import { isClose } from "./sentence.js";
 import { badge, isOver } from "./states.js";
@@ -82,9 +85,15 @@ function outputs(details) {
   return el("div", {}, ...all.map(([, log]) => log.element));
 }
 
-async function source() {
-  const { text: tree, diff } = await get(api("/source"));
-  return tree ? `${tree}\n${diff}` : "The job was not submitted from a git work tree.";
+// The source is fetched when its tab is first opened.
+function source() {
+  const element = el("div", {});
+  const open = async () => {
+    if (element.firstChild) return;
+    const told_ = await attempt(() => get(api("/source")));
+    if (told_ && !element.firstChild) element.append(...diff.show(told_.text, told_.diff));
+  };
+  return { element, open };
 }
 
 // Creates the elements that stay while the job changes, such as its output and script.
@@ -92,14 +101,18 @@ function frame(details) {
   const steps = table("Steps", STEP_HEADS);
   const tasks = table("Tasks", TASK_HEADS);
   const all = el("pre", { class: "wrap", tabindex: "0", "aria-label": "All fields" });
+  const variables = new Environment(api("/env"));
   const panels = [
     ...(details.std_out ? [{ name: "output", title: "Output", element: outputs(details) }] : []),
     { name: "tasks", title: "Tasks", element: tasks.element },
     { name: "steps", title: "Steps", element: steps.element },
     ...(details.is_batch
-      ? [{ name: "script", title: "Script", ...fetched("Script", () => text(api("/script"))) }]
+      ? [
+          { name: "script", title: "Script", ...fetched("Script", () => text(api("/script"))) },
+          { name: "env", title: "Environment", element: variables.element, open: () => variables.open() },
+        ]
       : []),
-    { name: "source", title: "Source", ...fetched("Source", source) },
+    { name: "source", title: "Source", ...source() },
     { name: "all", title: "All fields", element: el("div", {}, all) },
   ];
   parts = {
@@ -138,23 +151,39 @@ function fillTime(row, now) {
   parts.bar.classList.toggle("full", isClose(row));
 }
 
+// A phone has room for the menu and the dangerous action only.
 function actions(row) {
   const names = available(row);
-  const items = names.flatMap((name) => (isDanger(name) && names.length > 1 ? ["apart", name] : [name]));
+  const mild = names.filter((name) => !isDanger(name));
+  const harsh = names.filter(isDanger);
+  const items = [
+    ...(mild.length > 1 ? ["menu"] : []),
+    ...mild,
+    ...(mild.length && harsh.length ? ["apart"] : []),
+    ...harsh,
+  ];
+  by("job-actions").classList.toggle("has-menu", mild.length > 1);
+  const button = (name) =>
+    el("button", {
+      type: "button",
+      class: isDanger(name) ? "danger" : "",
+      "data-action": name,
+      onclick: () => act(name, [current]),
+    });
+  const menu = () => {
+    const one = el(
+      "button",
+      { type: "button", class: "more", "aria-haspopup": "menu", onclick: () => openMenu(one, [current], current.name) },
+      "Actions",
+    );
+    return one;
+  };
   keyed(
     by("job-actions"),
     items,
     (name) => name,
-    (name) =>
-      name === "apart"
-        ? el("span", { class: "apart" })
-        : el("button", {
-            type: "button",
-            class: isDanger(name) ? "danger" : "",
-            "data-action": name,
-            onclick: () => act(name, [current]),
-          }),
-    (button, name) => name !== "apart" && say(button, isDanger(name) ? "Cancel…" : labelOf(name, [row])),
+    (name) => (name === "apart" ? el("span", { class: "apart" }) : name === "menu" ? menu() : button(name)),
+    (one, name) => names.includes(name) && say(one, isDanger(name) ? "Cancel…" : labelOf(name, [row])),
   );
 }
 
@@ -174,7 +203,7 @@ function fill(details) {
     parts.why,
     reasons(details),
     (line) => line.key,
-    (line) => el("li", { class: line.is_key ? "key" : "" }),
+    (line) => el("li", { class: line.is_key ? "key" : line.is_code ? "code" : "" }),
     (li, line) => say(li, line.text),
   );
   actions(row);

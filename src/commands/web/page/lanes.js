@@ -1,9 +1,9 @@
-// The lanes of the timeline, and the blocks on them. A block is anything that occupies lanes for a time: a job, or later
-// a reservation.
+// The lanes of the timeline, and the blocks on them: jobs and reservations.
 
+import { inWords } from "./reserved.js";
+import { endOf } from "./sentence.js";
 import { hasFailed, isOver, kindOf, labelOf } from "./states.js";
 import { at, counted, span } from "./words.js";
-import { endOf } from "./sentence.js";
 
 // Returns the lanes: GPUs above CPUs, since they are scarce.
 export function lanesOf(host) {
@@ -64,51 +64,89 @@ function ofJob(job, now) {
   };
 }
 
-// Places a planned job on the first lanes that are free then, as a prediction names no CPUs.
-function place(job, free, lanes, is_gpu) {
-  const until = job.limit_secs ? job.expected + job.limit_secs * 1000 : Infinity;
-  const take = (fits, count) => {
-    const all = lanes.map((_, i) => i).filter(fits);
-    const chosen = all.filter((i) => free[i] <= job.expected + 1000).slice(0, count);
-    const rest = all
-      .filter((i) => !chosen.includes(i))
-      .sort((a, b) => free[a] - free[b])
-      .slice(0, count - chosen.length);
-    return [...chosen, ...rest];
-  };
-  const places = [...take(is_gpu, job.gpus), ...take((i) => !is_gpu(i), job.cpus)];
-  for (const i of places) free[i] = until;
-  return { places, until };
+// Times within which a prediction may be off, in milliseconds.
+const CLOSE = 1000;
+
+// What occupies each lane, and until when.
+class Use {
+  constructor(lanes) {
+    this.gpus = lanes.flatMap((lane, i) => (lane.key.startsWith("gpu") ? [i] : []));
+    this.cpus = lanes.flatMap((lane, i) => (lane.key.startsWith("gpu") ? [] : [i]));
+    this.taken = lanes.map(() => []);
+  }
+
+  take(places, from, until, owner) {
+    for (const i of places) this.taken[i].push({ from, until, owner });
+  }
+
+  // Returns `count` of these lanes: those that are free in this time, then those that are free first.
+  choose(lanes, count, [from, until], passes) {
+    const after = (i) => {
+      const others = this.taken[i].filter(
+        (use) => !passes(use) && use.until > from + CLOSE && use.from < until - CLOSE,
+      );
+      return others.reduce((last, use) => Math.max(last, use.until), 0);
+    };
+    const all = lanes.map((i) => [i, after(i)]);
+    return all
+      .sort(([, a], [, b]) => a - b)
+      .slice(0, count)
+      .map(([i]) => i);
+  }
 }
 
-// Returns the blocks of ended, running and planned jobs.
-export function blocksOf(lanes, { ended, running, planned }, now, horizon) {
+// Places a reservation on the lanes that it holds, or on the last free ones before its time has come.
+function ofReservation(one, use, index, horizon) {
+  const until = one.end ?? Infinity;
+  const held = one.cpu_ids.map((id) => index.get(`cpu ${id}`)).filter((i) => i !== undefined);
+  const last = (lanes, count) => use.choose(lanes.toReversed(), count, [one.start, until], ({ owner }) => !owner);
+  const places = one.is_whole
+    ? [...use.gpus, ...use.cpus]
+    : [...last(use.gpus, one.gpus), ...(held.length ? held : last(use.cpus, one.cpus))];
+  use.take(places, one.start, until, one.name);
+  const of = {
+    reservation: one,
+    from: one.start,
+    to: Math.min(until, horizon),
+    words: `Reservation ${one.name}, ${inWords(one)}`,
+  };
+  return { of, places };
+}
+
+// Places a planned job on lanes that are free then, as a prediction names no CPUs.
+function ofPlanned(job, use, horizon) {
+  const until = job.limit_secs ? job.expected + job.limit_secs * 1000 : Infinity;
+  const names = new Set(job.reservation.split(","));
+  const choose = (lanes, count) => use.choose(lanes, count, [job.expected, until], ({ owner }) => names.has(owner));
+  const places = [...choose(use.gpus, job.gpus), ...choose(use.cpus, job.cpus)];
+  use.take(places, job.expected, until);
+  const second = job.limit_secs ? span(job.limit_secs * 1000) : "no time limit";
+  const words = `job ${job.label} ${job.name}, planned for ${at(job.expected)}, ${counted(job.cpus, "CPU")}, ${second}`;
+  const of = {
+    job,
+    from: job.expected,
+    to: Math.min(until, horizon),
+    kind: "pending",
+    is_planned: true,
+    second,
+    words,
+  };
+  return { of, places };
+}
+
+// Returns the blocks of reservations, and of ended, running and planned jobs.
+export function blocksOf(lanes, { ended, running, planned, reservations }, now, horizon) {
   const index = new Map(lanes.map((lane, i) => [lane.key, i]));
-  const is_gpu = (i) => lanes[i].key.startsWith("gpu");
-  const free = lanes.map(() => 0);
+  const use = new Use(lanes);
+  const is_gpu = (i) => i < use.gpus.length;
   const found = [];
+  const put = ({ of, places }) => found.push(...blocks(places, of, is_gpu));
+  for (const one of reservations) put(ofReservation(one, use, index, horizon));
   for (const job of [...ended, ...running]) {
-    const of = ofJob(job, now);
     const places = placesOf(job, index);
-    if (!isOver(job))
-      places.forEach((i) => {
-        free[i] = endOf(job) ?? Infinity;
-      });
-    found.push(...blocks(places, of, is_gpu));
+    if (!isOver(job)) use.take(places, job.start, endOf(job) ?? Infinity);
+    put({ of: ofJob(job, now), places });
   }
-  for (const job of [...planned].sort((a, b) => a.expected - b.expected)) {
-    const { places, until } = place(job, free, lanes, is_gpu);
-    const second = job.limit_secs ? span(job.limit_secs * 1000) : "no time limit";
-    const of = {
-      job,
-      from: job.expected,
-      to: Math.min(until, horizon),
-      kind: "pending",
-      is_planned: true,
-      second,
-      words: `job ${job.label} ${job.name}, planned for ${at(job.expected)}, ${counted(job.cpus, "CPU")}, ${second}`,
-    };
-    found.push(...blocks(places, of, is_gpu));
-  }
+  for (const job of [...planned].sort((a, b) => a.expected - b.expected)) put(ofPlanned(job, use, horizon));
   return found;
 }

@@ -8,7 +8,8 @@ const BEYOND = 12;
 const NEAR = 40;
 
 export const isPhone = () => matchMedia("(max-width: 704px)").matches;
-const height = () => (isPhone() ? 56 : 38);
+// As in the style sheet.
+const height = () => (matchMedia("(max-width: 960px)").matches ? 56 : 38);
 
 export class List {
   // `element` holds the rows, `options` has the functions keyOf, make and update.
@@ -31,9 +32,11 @@ export class List {
     let to = clamp(Math.ceil((innerHeight - top) / each) + BEYOND);
     // The row with the focus stays, so that the focus does.
     const focused = this.element.querySelector(":focus")?.closest(".row")?.key;
-    const held = focused === undefined ? -1 : this.items.findIndex((item) => this.keyOf(item) === focused);
-    if (held >= 0 && held > from - NEAR && held < to + NEAR)
-      [from, to] = [Math.min(from, held), Math.max(to, held + 1)];
+    for (let at = clamp(from - NEAR), end = clamp(to + NEAR); focused !== undefined && at < end; at += 1) {
+      if (this.keyOf(this.items[at]) !== focused) continue;
+      [from, to] = [Math.min(from, at), Math.max(to, at + 1)];
+      break;
+    }
     this.element.style.paddingTop = `${from * each}px`;
     this.element.style.paddingBottom = `${(this.items.length - to) * each}px`;
     keyed(

@@ -1,10 +1,12 @@
 // The queue: one list in three groups, with chips, a filter and a selection.
 
 import { attribute, by, el, keyed, say } from "./dom.js";
+import { chipOf, Counts, GROUPS, Items } from "./items.js";
 import { isPhone, List } from "./list.js";
 import { showSelection } from "./menu.js";
 import * as rows from "./rows.js";
-import { icon, isOver, kindOf } from "./states.js";
+import { hasFailed, icon } from "./states.js";
+import * as store from "./store.js";
 import { counted, grouped } from "./words.js";
 
 const COLUMNS = ["cpus", "mem", "gpu", "time", "at"];
@@ -13,6 +15,7 @@ const HEADS = {
   pending: ["Pending", "Reason", ["CPUs", "Memory", "GPUs", "Limit", "Starts"]],
   ended: ["Ended in the last day", "Result", ["CPUs", "Memory", "GPU", "Took", "Ended"]],
 };
+const NONE = { running: "No job is running", pending: "No job is pending", ended: "No job has ended in the last day" };
 const CHIPS = {
   all: "All",
   running: "Running",
@@ -31,12 +34,16 @@ let chip = "all";
 let unfolded = false;
 let groups;
 let again = () => {};
-let shown = [];
+let picture;
+// The jobs that the filter selects, and those of them that the chip selects.
+let counts = new Counts();
+let items = new Items();
 // The row that had the focus last, which may have been scrolled out of sight.
 let visited;
 
-const chipOf = (row) => ({ dependency: "pending", never: "pending" })[kindOf(row)] ?? kindOf(row);
-const keyOf = (item) => (item.array ? `array ${item.array}` : `job ${item.row.id} ${item.row.tasks > 1}`);
+// An array of which only one task is known is a job.
+const isArray = ({ array, inside, tasks }) => array && !inside && (tasks > 1 || picture.arrays[array]?.total > 1);
+const keyOf = (item) => (isArray(item) ? `array ${item.array}` : `job ${item.first.id} ${item.first.tasks > 1}`);
 
 // What the rows need to know of the view.
 const view = {
@@ -66,44 +73,45 @@ function matcher(text) {
     });
 }
 
-// Groups the tasks of each array under one item, in the group of its most active task.
-function itemsOf(picture, fits) {
-  const arrays = new Map();
-  const items = { running: [], pending: [], ended: [] };
-  for (const group of Object.keys(items)) {
-    for (const row of picture[group]) {
-      if (fits && !fits(row)) continue;
-      const known = row.array && arrays.get(row.array);
-      if (known) {
-        known.members.push(row);
-        continue;
-      }
-      const item = row.array ? { array: row.array, group, first: row, row, members: [row] } : { row };
-      if (row.array) arrays.set(row.array, item);
-      items[group].push(item);
-    }
-  }
-  for (const [group, list] of Object.entries(items))
-    items[group] = list.flatMap((item) => (item.array ? opened(item, picture) : item));
-  return items;
+// Selects what the filter and the chip select. This passes over all rows; a change of the queue does not.
+function select() {
+  const words = matcher(by("filter").value);
+  counts = new Counts(words);
+  items = new Items(chip === "all" ? words : (row) => chipOf(row) === chip && (!words || words(row)));
+  store.keep([counts, items]);
 }
 
-function opened(item, picture) {
-  const { array, first, members } = item;
+// What a row shows of an item.
+function faceOf(item) {
+  const { array, first, inside, group, tasks, failed, version } = item;
+  if (!isArray(item)) return { row: first, inside };
   const known = picture.arrays[array];
-  if (members.length === 1 && first.tasks === 1 && !(known?.total > 1)) return { row: first };
-  const failed = members.filter((row) => kindOf(row) === "failed");
-  item.progress = known ?? {
-    total: members.reduce((all, row) => all + row.tasks, 0),
-    waiting: 0,
-    running: 0,
-    failed: failed.length,
-  };
+  const progress = { total: tasks, waiting: 0, running: 0, ...known, failed: Math.max(known?.failed ?? 0, failed) };
   // The row of an ended array is that of a failed task, if there is one.
-  const sample = item.group === "ended" && failed.length ? failed[0] : first;
-  item.row = { ...sample, label: String(array), target: String(array) };
-  if (!open.has(array)) return item;
-  return [item, ...members.map((row) => ({ row, inside: true }))];
+  const sample = group === "ended" && failed ? (item.rows.ended.find(hasFailed) ?? first) : first;
+  const row = { ...sample, label: String(array), target: String(array) };
+  return { row, array, first, group, known, progress, version };
+}
+
+// The rows of an open array, which follow it.
+function members(item) {
+  if (item.listed?.version !== item.version) {
+    const all = GROUPS.flatMap((group) => item.rows[group]).map((first) => ({
+      first,
+      array: item.array,
+      inside: true,
+    }));
+    item.listed = { version: item.version, all };
+  }
+  return item.listed.all;
+}
+
+// The items of a group, with the rows of open arrays.
+function listed(group) {
+  const list = items[group];
+  const opened = [...open].map((array) => items.get(`array ${array}`)).filter((item) => item?.group === group);
+  if (!opened.some(isArray)) return list;
+  return list.flatMap((item) => (open.has(item.array) && isArray(item) ? [item, ...members(item)] : [item]));
 }
 
 function makeGroup(name) {
@@ -123,12 +131,12 @@ function makeGroup(name) {
     ...labels.map((label, at) => el("div", { role: "columnheader", class: `num ${COLUMNS[at]}` }, label)),
   );
   const body = el("div", { role: "presentation", id: name });
-  const none = el("p", { class: "none", role: "presentation" }, "none");
+  const none = el("p", { class: "none", role: "presentation" });
   const more = el("p", { class: "fold", role: "presentation", hidden: true });
   const list = new List(body, {
     keyOf,
     make: () => rows.make(view),
-    update: (tr, item) => rows.update(tr, item, view),
+    update: (tr, item) => rows.update(tr, item, faceOf(item), view),
   });
   return {
     name,
@@ -149,17 +157,7 @@ function pickAll(name, is_on) {
   again();
 }
 
-function chips(picture, fits) {
-  // The tasks of an array count once in each state.
-  const keys = Object.fromEntries(Object.keys(CHIPS).map((name) => [name, new Set()]));
-  for (const group of ["running", "pending", "ended"]) {
-    for (const row of picture[group]) {
-      if (fits && !fits(row)) continue;
-      const key = row.array ?? row.id;
-      keys[chipOf(row)].add(key);
-      keys.all.add(key);
-    }
-  }
+function chips() {
   keyed(
     by("chips"),
     Object.keys(CHIPS),
@@ -172,6 +170,7 @@ function chips(picture, fits) {
           class: "chip",
           onclick: () => {
             chip = name;
+            select();
             again();
           },
         },
@@ -182,15 +181,15 @@ function chips(picture, fits) {
       return button;
     },
     (button, name) => {
-      say(button.lastChild, grouped(keys[name].size));
+      say(button.lastChild, grouped(counts.size(name)));
       attribute(button, "aria-pressed", String(chip === name));
     },
   );
-  say(by("matching"), fits ? counted(keys.all.size, "job") : "");
+  say(by("matching"), counts.fits ? counted(counts.size("all"), "job") : "");
 }
 
-function fold(group, items) {
-  const is_folded = group.name === "ended" && isPhone() && !unfolded && items.length > FOLD;
+function fold(group, list) {
+  const is_folded = group.name === "ended" && isPhone() && !unfolded && list.length > FOLD;
   group.more.hidden = !is_folded;
   if (is_folded && !group.more.firstChild)
     group.more.append(
@@ -202,19 +201,21 @@ function fold(group, items) {
         },
       }),
     );
-  if (is_folded) say(group.more.firstChild, `Show all ${items.length} that ended`);
-  return is_folded ? items.slice(0, FOLD) : items;
+  if (is_folded) say(group.more.firstChild, `Show all ${list.length} that ended`);
+  return is_folded ? list.slice(0, FOLD) : list;
 }
 
 // A job that has ended or left is no longer selected under its old state.
 function renewPicked() {
-  const current = new Map(picked.size ? shown.map((item) => [keyOf(item), item]) : []);
-  for (const key of picked.keys()) {
-    if (current.has(key)) picked.set(key, current.get(key));
+  for (const [key, item] of picked) {
+    const row = picture.find(item.first.id);
+    const stays = row && open.has(row.array) && (!items.fits || items.fits(row));
+    const current = item.inside ? stays && { ...item, first: row } : items.get(item.slot);
+    if (current && keyOf(current) === key) picked.set(key, current);
     else picked.delete(key);
   }
   showSelection(
-    [...picked.values()].map((item) => item.row),
+    [...picked.values()].map((item) => faceOf(item).row),
     clearPicked,
   );
 }
@@ -226,33 +227,39 @@ export function clearPicked() {
   return was > 0;
 }
 
-// Shows the queue. `redo` is called when the user changes what is shown, `ask` to load the pending jobs that are missing.
-export function show(picture, redo, ask) {
-  again = redo;
-  if (!groups) {
-    groups = Object.fromEntries(Object.keys(HEADS).map((name) => [name, makeGroup(name)]));
-    by("jobs").replaceChildren(...Object.values(groups).map((group) => group.element));
-    by("jobs").addEventListener("focusin", (event) => {
-      visited = event.target.closest(".row")?.key;
-    });
-    addEventListener("scroll", draw, { passive: true });
-    addEventListener("resize", () => again());
-  }
-  picture.pending.forEach((row, at) => {
-    row.turn = at + 1;
+function begin() {
+  groups = Object.fromEntries(Object.keys(HEADS).map((name) => [name, makeGroup(name)]));
+  by("jobs").replaceChildren(...Object.values(groups).map((group) => group.element));
+  by("jobs").addEventListener("focusin", (event) => {
+    visited = event.target.closest(".row")?.key;
   });
-  const words = matcher(by("filter").value);
-  const fits = chip === "all" ? words : (row) => chipOf(row) === chip && (!words || words(row));
-  chips(picture, words);
-  const items = itemsOf(picture, fits);
-  shown = Object.values(items).flat();
+  addEventListener("scroll", draw, { passive: true });
+  addEventListener("resize", () => again());
+  by("filter").addEventListener("input", () => {
+    select();
+    again();
+  });
+  select();
+}
+
+// Shows the queue. `redo` is called when the user changes what is shown, `ask` to load the pending jobs that are missing.
+export function show(current, redo, ask) {
+  again = redo;
+  picture = current;
+  if (!groups) begin();
+  const is_empty = GROUPS.every((group) => !picture[group].length);
+  by("no-jobs").hidden = !is_empty;
+  for (const id of ["above-jobs", "jobs"]) by(id).hidden = is_empty;
+  chips();
   for (const group of Object.values(groups)) {
-    const list = items[group.name];
-    const is_whole = group.name !== "pending" || fits || picture.waiting_count <= picture.pending.length;
-    say(group.count, String(is_whole ? list.filter((item) => !item.inside).length : picture.waiting_count));
-    group.none.hidden = list.length > 0;
+    const list = listed(group.name);
+    const count = items[group.name].length;
+    const is_whole = group.name !== "pending" || items.fits || picture.waiting_count <= picture.pending.length;
+    say(group.count, String(is_whole ? count : picture.waiting_count));
+    group.none.hidden = count > 0;
+    say(group.none, items.fits ? "No job matches" : NONE[group.name]);
     group.list.set(fold(group, list));
-    group.all.checked = list.length > 0 && list.every((item) => item.inside || picked.has(keyOf(item)));
+    group.all.checked = count > 0 && picked.size >= count && items[group.name].every((item) => picked.has(keyOf(item)));
   }
   const missing = picture.waiting_count - picture.pending.length;
   const { more } = groups.pending;

@@ -1,9 +1,11 @@
 // A row of the queue: a job, or an array with its progress.
 
 import { attribute, el, link, say, vary } from "./dom.js";
+import { lineOf } from "./lines.js";
 import { openMenu } from "./menu.js";
 import { endOf, isClose, linked, sentence } from "./sentence.js";
 import { codeOf, hasFailed, iconOf, isOver, kindOf, labelOf } from "./states.js";
+import { ahead } from "./store.js";
 import { at, clock, elapsed, memory, ranges, span } from "./words.js";
 
 const cell = (name, ...content) => el("div", { role: "cell", class: name }, ...content);
@@ -31,7 +33,7 @@ export function make(view) {
       class: "menu",
       "aria-haspopup": "menu",
       "aria-expanded": "false",
-      onclick: () => openMenu(button, [tr.item.row], tr.item.row.name || tr.item.row.label),
+      onclick: () => openMenu(button, [tr.face.row], tr.face.row.name || tr.face.row.label),
     },
     "⋯",
   );
@@ -40,7 +42,7 @@ export function make(view) {
     class: "row",
     oncontextmenu: (event) => {
       event.preventDefault();
-      openMenu(button, [tr.item.row], tr.item.row.name);
+      openMenu(button, [tr.face.row], tr.face.row.name || tr.face.row.label);
     },
   });
   Object.assign(tr, {
@@ -100,8 +102,8 @@ function usage(tr, row) {
 }
 
 // Updates the elapsed time.
-export function tick(tr, row = tr.item?.row) {
-  if (!row || tr.item.array || row.state === "PENDING") return;
+export function tick(tr, row = tr.face?.row) {
+  if (!row || tr.face.array || row.state === "PENDING") return;
   const [ms, limit] = [elapsed(row, clock()), row.limit_secs * 1000];
   tr.time.tell(
     span(ms),
@@ -109,7 +111,16 @@ export function tick(tr, row = tr.item?.row) {
     limit && !isOver(row) ? ms / limit : undefined,
     isClose(row),
   );
-  if (!isOver(row)) say(tr.why, sentence(row));
+  if (!isOver(row)) progress(tr, row);
+}
+
+// What a running job does: the last line of its output, unless its time limit is close.
+function progress(tr, row) {
+  const line = isClose(row) ? undefined : lineOf(row);
+  tr.why.classList.toggle("warn", isClose(row));
+  tr.why.classList.toggle("code", Boolean(line));
+  say(tr.why, line ?? sentence(row));
+  attribute(tr.why, "title", tr.why.textContent);
 }
 
 function when(row) {
@@ -117,22 +128,21 @@ function when(row) {
   return row.state === "PENDING" ? at(row.expected) || "–" : at(endOf(row)) || "–";
 }
 
-function reason(tr, row) {
-  const text = sentence(row);
+function reason(tr, row, before) {
+  const text = sentence(row, before);
   if (isOver(row))
     tr.why.replaceChildren(
       hasFailed(row) ? el("b", {}, labelOf(row)) : labelOf(row),
       text && text !== labelOf(row) ? ` ${text}` : "",
     );
-  else tr.why.replaceChildren(...(row.state === "PENDING" ? linked(text) : [text]));
-  const warns = isClose(row);
-  tr.why.classList.toggle("warn", warns);
-  const slurm = row.state === "PENDING" || isOver(row) ? row.reason : "";
-  attribute(tr.why, "title", [text, slurm === "None" ? "" : slurm].filter(Boolean).join(" · "));
+  else if (row.state === "PENDING") tr.why.replaceChildren(...linked(text));
+  else return progress(tr, row);
+  tr.why.classList.remove("warn", "code");
+  attribute(tr.why, "title", [text, row.reason === "None" ? "" : row.reason].filter(Boolean).join(" · "));
 }
 
 // The progress of an array in words and as a bar.
-function progress(tr, item) {
+function parts(tr, item) {
   const { total, waiting, running, failed } = item.progress;
   const done = Math.max(0, total - waiting - running - failed);
   tr.parts ??= el(
@@ -156,14 +166,22 @@ function progress(tr, item) {
 }
 
 function updateArray(tr, item, view) {
-  tr.tasks ??= el("button", { type: "button", class: "tasks", onclick: () => view.toggle(tr.item.array) });
+  tr.tasks ??= el(
+    "button",
+    { type: "button", class: "tasks", onclick: () => view.toggle(tr.face.array) },
+    el("span"),
+    el("span", { class: "word" }, "tasks"),
+    el("span"),
+  );
   if (!tr.tasks.isConnected) tr.name.append(tr.tasks);
   const expanded = view.isOpen(item.array);
-  say(tr.tasks, `${item.progress.total} tasks ${expanded ? "▴" : "▾"}`);
+  say(tr.tasks.firstChild, String(item.progress.total));
+  say(tr.tasks.lastChild, expanded ? "▴" : "▾");
   attribute(tr.tasks, "aria-expanded", String(expanded));
   attribute(tr.tasks, "aria-label", `${item.progress.total} tasks of array ${item.array}`);
   attribute(tr, "data-array", item.array);
-  progress(tr, item);
+  tr.why.classList.remove("warn", "code");
+  parts(tr, item);
   const row = item.first;
   tr.cpus.tell("", String(row.cpus));
   tr.mem.tell("", memory(row.mem_mb));
@@ -172,33 +190,36 @@ function updateArray(tr, item, view) {
   say(tr.at, item.group === "ended" ? at(row.end) : item.group === "pending" ? at(row.expected) || "–" : "");
 }
 
-// Updates a row to its item. An item whose row has kept its identity has not changed, except perhaps its turn.
-export function update(tr, item, view) {
-  const { row } = item;
+// Updates a row to its item, of which `face` is what it shows. An item whose row has kept its identity has not changed,
+// except perhaps the jobs ahead of it.
+export function update(tr, item, face, view) {
+  const { row, inside } = face;
   const is_picked = view.isPicked(item);
   if (tr.pick.checked !== is_picked) tr.pick.checked = is_picked;
   attribute(tr, "data-selected", is_picked && "");
-  const same = tr.item && !item.array && tr.item.row === row && tr.turn === row.turn && tr.item.inside === item.inside;
-  tr.item = item;
-  tr.turn = row.turn;
+  const before = row.reason === "Priority" && !face.array ? ahead(row) : undefined;
+  const sign = face.array ? face.version : before ? `${before.first.label} ${before.more}` : lineOf(row);
+  const source = face.array ? face.first : row;
+  const same = tr.source === source && tr.sign === sign && tr.face.inside === inside && tr.face.known === face.known;
+  Object.assign(tr, { item, face, source, sign });
   if (same) return;
   const kind = kindOf(row);
   if (tr.shape !== `${kind} ${codeOf(row)}`) tr.state.replaceChildren(iconOf(row));
   tr.shape = `${kind} ${codeOf(row)}`;
   attribute(tr, "data-kind", kind);
   attribute(tr, "data-state", row.state);
-  attribute(tr, "data-job", item.array ? undefined : row.label);
+  attribute(tr, "data-job", face.array ? undefined : row.label);
   attribute(tr, "data-label", row.label);
-  tr.className = `row${isOver(row) ? " ended" : row.state === "PENDING" ? " pending" : ""}${item.inside ? " inside" : ""}`;
-  say(tr.number, item.inside ? `_${row.label.split("_")[1] ?? row.label}` : row.label);
+  tr.className = `row${isOver(row) ? " ended" : row.state === "PENDING" ? " pending" : ""}${inside ? " inside" : ""}`;
+  say(tr.number, inside ? `_${row.label.split("_")[1] ?? row.label}` : row.label);
   attribute(tr.number, "title", row.label);
   say(tr.open, row.name || row.label);
   attribute(tr.open, "title", row.name);
   attribute(tr.open, "href", `#/job/${encodeURIComponent(row.target)}`);
   attribute(tr.pick, "aria-label", `select job ${row.label}`);
   attribute(tr.button, "aria-label", `actions of job ${row.label}`);
-  if (item.array) return void updateArray(tr, item, view);
-  reason(tr, row);
+  if (face.array) return void updateArray(tr, face, view);
+  reason(tr, row, before);
   usage(tr, row);
   say(tr.at, when(row));
 }

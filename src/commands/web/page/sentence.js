@@ -1,6 +1,6 @@
 // Why a job is in its state, in one short sentence. Slurm's reason stays in the tooltip.
 
-import { at, clock, counted, elapsed, memory, span } from "./words.js";
+import { at, clock, counted, elapsed, grouped, memory, span } from "./words.js";
 import { hasFailed, isOver } from "./states.js";
 import { el } from "./dom.js";
 
@@ -40,8 +40,28 @@ const spaced = (name) =>
       .replace(/\b(gpu|cpu)/g, (word) => word.toUpperCase()),
   );
 
+const DAYS = ["Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"];
+const isOne = (field) => /^\d+$/.test(field);
+const soon = (ms) => (ms ? `at ${at(ms)}` : "not planned");
+
+// The five fields of a crontab in words, if they are simple: "0 5 * * 1" becomes "every Monday at 05:00".
+export function recurrence(fields) {
+  const [minute, hour, day, month, weekday] = fields.split(" ");
+  const pad = (number) => number.padStart(2, "0");
+  const other = `schedule ${fields}`;
+  if (!isOne(minute) || day !== "*" || month !== "*") return fields === "* * * * *" ? "every minute" : other;
+  if (hour === "*") return weekday === "*" ? `every hour at :${pad(minute)}` : other;
+  const time = `at ${pad(hour)}:${pad(minute)}`;
+  if (!isOne(hour)) return other;
+  if (weekday === "*") return `every day ${time}`;
+  return isOne(weekday) ? `every ${DAYS[weekday]} ${time}` : other;
+}
+
 const REASONS = {
-  Priority: (row) => (row.turn > 1 ? `Behind ${counted(row.turn - 1, "pending job")}` : "Next in line"),
+  Priority: (_, before) =>
+    before
+      ? `Behind job ${before.first.label}${before.more ? ` and ${grouped(before.more)} more` : ""}`
+      : "Next in line",
   Dependency: (row) => dependency(row.why),
   DependencyNeverSatisfied: () => "Never starts: its dependency failed",
   BeginTime: (row) => (row.expected ? `Not before ${at(row.expected)}` : "Its begin time has not come"),
@@ -68,11 +88,14 @@ export const endOf = (row) => (row.limit_secs && row.since ? row.since + row.lim
 // A time limit is close in its last fifth.
 export const isClose = (row) => Boolean(row.since && row.limit_secs && elapsed(row) > row.limit_secs * 800);
 
-export function sentence(row) {
+// `before` is what a job with the reason Priority is behind.
+export function sentence(row, before) {
   if (isOver(row)) return ended(row);
+  if (row.recurs && row.reason === "BeginTime") return `Next run ${soon(row.expected)}, ${recurrence(row.recurs)}`;
   if (row.state === "PENDING")
     return (REASONS[row.reason] ?? (() => (row.why && row.why !== row.reason ? brief(row.why) : spaced(row.reason))))(
       row,
+      before,
     );
   if (row.state !== "RUNNING") return row.state === "COMPLETING" ? "Ending" : `Suspended after ${span(elapsed(row))}`;
   if (isClose(row)) return `${span(Math.max(0, endOf(row) - clock()))} to its time limit`;

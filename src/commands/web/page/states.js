@@ -6,7 +6,8 @@ import { el, svg } from "./dom.js";
 const named = (name) => document.querySelector(`meta[name=${name}]`).content.split(",");
 export const ENDS = named("ends");
 const CODES = new Map(named("codes").map((code, at) => [ENDS[at], code]));
-const FAILURES = new Set(named("failures"));
+export const FAILED = named("failures");
+const FAILURES = new Set(FAILED);
 const OVER = new Set(ENDS);
 
 export const isOver = (row) => OVER.has(row.state);

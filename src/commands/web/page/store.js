@@ -1,20 +1,17 @@
 // The queue as the server sends it, and its rows in order. A patch touches only the rows that it names.
 
-import { setClock } from "./words.js";
+import { GROUPS, ORDER, Ordered, place } from "./items.js";
 import { isOver } from "./states.js";
+import { setClock } from "./words.js";
 
 const DAY = 24 * 60 * 60 * 1000;
 
 let sent = { rows: {}, arrays: {} };
 // The ended rows of the last day, some of which have left the queue.
 const ended = new Map();
-const byGroup = { running: [], pending: [], ended: [] };
-const group = (row) => (isOver(row) ? "ended" : row.state === "PENDING" ? "pending" : "running");
-const ORDER = {
-  running: (a, b) => a.start - b.start || a.id - b.id,
-  pending: (a, b) => a.later - b.later || b.priority - a.priority || a.id - b.id,
-  ended: (a, b) => b.end - a.end || b.id - a.id,
-};
+const all = new Ordered();
+// Lists that are kept like `all`: { clear, add, remove }.
+let others = [];
 
 // Applies a JSON merge patch. Unchanged objects keep their identity.
 function merged(old, patch) {
@@ -27,26 +24,22 @@ function merged(old, patch) {
   return now;
 }
 
-// Returns the place of a row in an ordered list, or the place to insert it.
-function place(list, row, order) {
-  let [from, to] = [0, list.length];
-  while (from < to) {
-    const middle = (from + to) >> 1;
-    if (order(list[middle], row) < 0) from = middle + 1;
-    else to = middle;
-  }
-  return from;
+function add(row) {
+  for (const list of [all, ...others]) list.add(row);
 }
 
 function remove(row) {
-  const list = byGroup[group(row)];
-  const found = place(list, row, ORDER[group(row)]);
-  if (list[found]?.id === row.id) list.splice(found, 1);
+  for (const list of [all, ...others]) list.remove(row);
 }
 
-function add(row) {
-  const name = group(row);
-  byGroup[name].splice(place(byGroup[name], row, ORDER[name]), 0, row);
+// Keeps other lists of the same rows from now on. They are filled in the order of their groups.
+export function keep(lists) {
+  others = lists;
+  refill();
+}
+
+function refill() {
+  for (const group of GROUPS) for (const row of all[group]) for (const list of others) list.add(row);
 }
 
 function replace(id, row) {
@@ -66,8 +59,9 @@ function whole(queue) {
     if (isOver(row)) ended.set(row.id, row);
     else ended.delete(row.id);
   }
-  const all = [...Object.values(sent.rows).filter((row) => !isOver(row)), ...ended.values()];
-  for (const name of Object.keys(byGroup)) byGroup[name] = all.filter((row) => group(row) === name).sort(ORDER[name]);
+  all.fill([...Object.values(sent.rows).filter((row) => !isOver(row)), ...ended.values()]);
+  for (const list of others) list.clear();
+  refill();
 }
 
 export function apply(told) {
@@ -89,8 +83,25 @@ export function addEnded(rows) {
 }
 
 function forgetOld(now) {
-  const list = byGroup.ended;
-  while (list.length && list.at(-1).end <= now - DAY) ended.delete(list.pop().id);
+  while (all.ended.length && all.ended.at(-1).end <= now - DAY) {
+    const row = all.ended.at(-1);
+    ended.delete(row.id);
+    remove(row);
+  }
+}
+
+const find = (id) => sent.rows[id] ?? ended.get(id);
+
+// The reasons of a job that others are behind: the first of the line waits for these.
+const HEADS = new Set(["Resources", "Exclusive", "Licenses", "Reservation"]);
+const FAR = 64;
+
+// Returns the job that a pending one is behind, and how many more are before it. Undefined for the next in line.
+export function ahead(row) {
+  const turn = place(all.pending, row, ORDER.pending);
+  const before = all.pending.slice(0, Math.min(turn, FAR));
+  const first = before.find((one) => one.partition === row.partition && HEADS.has(one.reason)) ?? before[0];
+  return first && { first, more: turn - 1 };
 }
 
 // Returns the queue, or undefined before the first event.
@@ -98,10 +109,12 @@ export function picture(now) {
   if (!sent.host) return undefined;
   forgetOld(now);
   return {
-    ...byGroup,
+    running: all.running,
+    pending: all.pending,
+    ended: all.ended,
     host: sent.host,
     arrays: sent.arrays ?? {},
     waiting_count: sent.waiting_count,
-    find: (id) => sent.rows[id] ?? ended.get(id),
+    find,
   };
 }

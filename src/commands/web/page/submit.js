@@ -4,20 +4,35 @@ import { attempt, post, told } from "./ask.js";
 import { attribute, by, el, keyed, say } from "./dom.js";
 import { sbatch, words } from "./shell.js";
 import { icon } from "./states.js";
-import { at, counted, memory } from "./words.js";
+import { at, counted, memory, span } from "./words.js";
 
-// The sbatch options with their own field: title, hint, and words of an error that name the field.
+// The sbatch options with their own field: title, hint, and words of an error that name the field. A field with `names` offers
+// these values; it is hidden if the host has none and `is_optional`.
 const FIELDS = {
   "job-name": { title: "Name", group: "Job" },
-  partition: { title: "Partition", list: "partitions", error: /partition/i },
+  partition: { title: "Partition", names: (host) => host.partitions.map(({ name }) => name), error: /partition/i },
   chdir: { title: "Working directory", error: /--chdir|working directory/i },
   "cpus-per-task": { title: "CPUs per task", group: "Resources", mode: "numeric", error: /cpus|processors|CPU count/i },
   ntasks: { title: "Tasks", mode: "numeric", error: /ntasks/i },
   mem: { title: "Memory", placeholder: "4G", error: /memory|--mem\b/i },
   gpus: { title: "GPUs", mode: "numeric", error: /gpu|gres/i },
-  time: { title: "Time limit", placeholder: "1:30:00", hint: "h:mm:ss or minutes", error: /time/i },
-  array: { title: "Array", group: "Order", placeholder: "0-99%4", error: /array/i },
+  time: { title: "Time limit", placeholder: "1:30:00", error: /time/i },
+  array: { title: "Array", group: "Options", placeholder: "0-99%4", error: /array/i },
   dependency: { title: "Dependency", placeholder: "afterok:12", error: /dependen/i },
+  constraint: { title: "Feature", names: (host) => host.features, is_optional: true, error: /constraint|feature/i },
+  licenses: {
+    title: "Licenses",
+    names: (host) => host.licenses.map(({ name }) => name),
+    is_optional: true,
+    error: /licen[sc]e/i,
+  },
+  reservation: {
+    title: "Reservation",
+    names: (host) => host.reservations.map(({ name }) => name),
+    is_optional: true,
+    error: /reservation/i,
+  },
+  qos: { title: "QOS", names: (host) => (host.qos.length > 1 ? host.qos : []), is_optional: true, error: /qos/i },
   output: { title: "Output file", placeholder: "slurm-%j.out", error: /--output/i },
   more: { title: "More options", placeholder: "--nice=10 --requeue", error: /unrecognized|More options|unexpected/i },
 };
@@ -26,6 +41,7 @@ const PAUSE = 300;
 
 let pause;
 let latest = 0;
+let latest_host;
 
 const input = (name) => by("submit").elements.namedItem(name);
 const value = (name) => input(name).value.trim();
@@ -44,6 +60,7 @@ function preview() {
   } catch (error) {
     say(by("line"), error.message);
   }
+  hints();
   clearTimeout(pause);
   pause = setTimeout(predict, PAUSE);
 }
@@ -101,25 +118,26 @@ async function submit(more = []) {
   by("said").append(el("a", { href: `#/job/${encodeURIComponent(answer.job)}` }, "show job"));
 }
 
-function field([name, { title, group, list, mode, placeholder, hint }]) {
+function field([name, { title, group, names, mode, placeholder, hint }]) {
   const id = `hint-${name}`;
   const note = el("span", { class: "hint", id });
   note.usual = hint ?? "";
   say(note, note.usual);
   const control = el("input", {
     name,
-    list,
+    list: names && `names-${name}`,
     inputmode: mode,
     placeholder,
     autocomplete: "off",
     "aria-describedby": id,
   });
-  const label = el("div", {}, el("label", {}, title, control), note);
+  const list = names && el("datalist", { id: `names-${name}` });
+  const label = el("div", { id: `field-${name}` }, el("label", {}, title, control), note, list);
   return [...(group ? [el("div", { class: "wide" }, el("h3", {}, group))] : []), label];
 }
 
 export function start() {
-  by("fields").prepend(...Object.entries(FIELDS).flatMap(field), el("datalist", { id: "partitions" }));
+  by("fields").prepend(...Object.entries(FIELDS).flatMap(field));
   by("submit").addEventListener("input", preview);
   by("submit").addEventListener("submit", (event) => {
     event.preventDefault();
@@ -131,25 +149,70 @@ export function start() {
   });
 }
 
+const free = (given) => Math.max(0, given.all - given.given);
+const onHost = (given, host) => `${given.all} on ${host.name}, ${free(given)} free now`;
+
+// The limits of a partition in words: "up to 1d, 8 CPUs; 18:00-08:00 only".
+function limits({ state, max_secs: secs, max_cpus: cpus, max_mem_mb: mem, max_gpus: gpus, hours }) {
+  const most = [
+    secs && span(secs * 1000),
+    cpus && counted(cpus, "CPU"),
+    mem && memory(mem),
+    gpus !== null && counted(gpus, "GPU"),
+  ].filter(Boolean);
+  return [state !== "UP" && state.toLowerCase(), most.length && `up to ${most.join(", ")}`, hours && `${hours} only`]
+    .filter(Boolean)
+    .join("; ");
+}
+
+// The hints beside the fields, which depend on the chosen partition.
+function hintsOf(host) {
+  const chosen = host.partitions.find(({ name }) => name === value("partition"));
+  const partition = chosen ?? host.partitions.find(({ is_default }) => is_default);
+  const of =
+    partition &&
+    (chosen ? limits(chosen) : [`default ${partition.name}`, limits(partition)].filter(Boolean).join(", "));
+  const usual = partition?.default_secs ? `; ${span(partition.default_secs * 1000)} if empty` : "";
+  const longest = partition?.max_secs ? `, up to ${span(partition.max_secs * 1000)}` : "";
+  const licenses = host.licenses.map(
+    ({ name, total, used }) => `${name}: ${Math.max(0, total - used)} of ${total} free`,
+  );
+  return {
+    partition: of ?? "",
+    "cpus-per-task": onHost(host.cpus, host),
+    mem: `${memory(host.mem_mb.all)}, ${memory(free(host.mem_mb))} free now`,
+    gpus: onHost(host.gpus, host),
+    time: `h:mm:ss or minutes${longest}${usual}`,
+    constraint: host.features.join(", "),
+    licenses: licenses.join(", "),
+    reservation: host.reservations.map(({ name }) => name).join(", "),
+    qos: host.qos.join(", "),
+  };
+}
+
 // Shows what the host has and what is free. The first prediction follows.
 export function show({ host }) {
-  keyed(
-    by("partitions"),
-    host.partitions,
-    ({ name }) => name,
-    ({ name }) => el("option", { value: name }),
-  );
-  const free = (given) => Math.max(0, given.all - given.given);
-  const hints = {
-    partition: host.partitions.map(({ name }) => name).join(", "),
-    "cpus-per-task": `${host.cpus.all} on ${host.name}, ${free(host.cpus)} free now`,
-    mem: `${memory(host.mem_mb.all)}, ${memory(free(host.mem_mb))} free now`,
-    gpus: `${host.gpus.all} on ${host.name}, ${free(host.gpus)} free now`,
-  };
-  for (const [name, text] of Object.entries(hints)) {
+  latest_host = host;
+  for (const [name, { names, is_optional }] of Object.entries(FIELDS)) {
+    if (!names) continue;
+    const all = names(host);
+    by(`field-${name}`).hidden = is_optional && !all.length && !value(name);
+    keyed(
+      by(`names-${name}`),
+      all,
+      (one) => one,
+      (one) => el("option", { value: one }),
+    );
+  }
+  hints();
+  if (!by("line").textContent) preview();
+}
+
+function hints() {
+  if (!latest_host) return;
+  for (const [name, text] of Object.entries(hintsOf(latest_host))) {
     const hint = by(`hint-${name}`);
     hint.usual = text;
     if (!hint.classList.contains("bad")) say(hint, text);
   }
-  if (!by("line").textContent) preview();
 }

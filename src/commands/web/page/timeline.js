@@ -4,12 +4,12 @@ import { renew } from "./ask.js";
 import { attribute, by, el, keyed, say, svg } from "./dom.js";
 import { find } from "./history.js";
 import { blocksOf, lanesOf } from "./lanes.js";
+import { drawBlock, drawReservation, hatch, LEFT, TOP } from "./marks.js";
 import { times } from "./ticks.js";
 import { at, clock, day } from "./words.js";
 
 const MINUTE = 60_000;
 const SPANS = { "1 h": 60, "3 h": 180, "12 h": 720, "1 d": 1440, "7 d": 10_080 };
-const [LEFT, TOP] = [56, 28];
 const [LEAST, MOST] = [5 * MINUTE, 30 * 1440 * MINUTE];
 const MOST_PLANNED = 200;
 
@@ -33,51 +33,6 @@ async function load(from, now) {
   loading = false;
   past = { from, jobs: answer?.jobs ?? past.jobs };
   if (answer) redraw();
-}
-
-// Shortens a text to a width, at about 7 pixels for a letter.
-function fitting(text, width) {
-  const most = Math.floor((width - 12) / 7);
-  if (most >= [...text].length) return text;
-  return most < 3 ? "" : `${[...text].slice(0, most - 1).join("")}…`;
-}
-
-function drawBlock(block, lanes, x, named) {
-  const { job, kind } = block;
-  const [first, last] = [lanes[block.first], lanes[block.to_lane]];
-  const [left, right] = [x(block.from), Math.max(x(block.from) + 3, x(block.to))];
-  const [top, height] = [TOP + first.y, last.y + last.height - first.y];
-  const solid = block.is_planned ? right : Math.min(right, Math.max(left, x(block.solid)));
-  const box = (more) => svg("rect", { y: top, height, rx: 3, ...more });
-  const text = (words, y, css) => words && svg("text", { class: css, x: left + 6, y }, words);
-  const is_first = !named.has(job.id);
-  named.add(job.id);
-  return svg(
-    "a",
-    {
-      href: `#/job/${encodeURIComponent(job.target)}`,
-      tabindex: is_first ? "0" : "-1",
-      "aria-label": block.words,
-      "data-job": job.label,
-      "data-kind": kind,
-      "data-lanes": `${first.key}${last === first ? "" : ` to ${last.key}`}`,
-    },
-    svg("title", {}, block.words),
-    box({
-      class: `block${block.is_planned ? " planned" : ""}`,
-      "data-state": job.state,
-      x: left,
-      width: Math.max(3, solid - left),
-    }),
-    right - solid > 1 && !block.is_planned
-      ? box({ class: "rest", x: solid, width: right - solid, fill: "url(#hatch)" })
-      : undefined,
-    svg("rect", { x: left, y: top, width: 3, height, fill: "var(--state)" }),
-    height >= 14
-      ? text(fitting(job.name || job.label, right - left), top + (height >= 36 ? 16 : height / 2 + 4), "in-bar")
-      : undefined,
-    height >= 36 ? text(fitting(block.second, right - left), top + 32, "") : undefined,
-  );
 }
 
 function grid(now, x, [from, to], width, height) {
@@ -113,7 +68,7 @@ function draw(picture) {
   const within = (job) => job.start && job.end > from && job.start < to && !live.has(job.id);
   const ended = [...new Map([...past.jobs, ...picture.ended].filter(within).map((job) => [job.id, job])).values()];
   const planned = picture.pending.filter((job) => job.expected && job.expected < to).slice(0, MOST_PLANNED);
-  const blocks = blocksOf(lanes, { ended, running, planned }, now, to).filter(
+  const blocks = blocksOf(lanes, { ended, running, planned, reservations: picture.host.reservations }, now, to).filter(
     (block) => block.from < to && block.to > from,
   );
   const named = new Set();
@@ -127,15 +82,7 @@ function draw(picture) {
   return svg(
     "svg",
     { width, height, viewBox: `0 0 ${width} ${height}`, role: "group", "aria-label": words },
-    svg(
-      "defs",
-      {},
-      svg(
-        "pattern",
-        { id: "hatch", width: 6, height: 6, patternUnits: "userSpaceOnUse", patternTransform: "rotate(45)" },
-        svg("line", { class: "hatch", x1: 0, x2: 0, y1: 0, y2: 6, "stroke-width": 2 }),
-      ),
-    ),
+    svg("defs", {}, hatch("hatch", "hatch", 2), hatch("reserved-hatch", "hatch", 1, "held")),
     ...lanes.map((lane) =>
       svg("rect", { class: "lane", x: LEFT, y: TOP + lane.y, width: width - LEFT, height: lane.height }),
     ),
@@ -149,7 +96,9 @@ function draw(picture) {
           lane.text,
         ),
       ),
-    ...blocks.map((block) => drawBlock(block, lanes, x, named)),
+    ...blocks.map((block) =>
+      block.reservation ? drawReservation(block, lanes, x) : drawBlock(block, lanes, x, named),
+    ),
     ...nowMark(now, x, window_, height),
   );
 }
@@ -214,6 +163,7 @@ function legend() {
     sample("", "running", "running"),
     sample("rest", "up to its limit", "running"),
     sample("planned", "predicted", "pending"),
+    sample("reserved", "reservation", "held"),
     sample("", "completed", "completed"),
     sample("", "failed", "failed"),
     sample("", "cancelled", "cancelled"),

@@ -12,6 +12,12 @@ export function span(ms) {
   return minutes ? pair(minutes, "m", minutes < 5 ? secs % 60 : 0, "s") : `${secs}s`;
 }
 
+// Formats a time limit as Slurm does: [days-]hh:mm:ss.
+export function limitText(secs) {
+  const [days, hours, minutes] = [Math.floor(secs / 86400), Math.floor(secs / 3600) % 24, Math.floor(secs / 60) % 60];
+  return `${days ? `${days}-` : ""}${two(hours)}:${two(minutes)}:${two(secs % 60)}`;
+}
+
 // The difference between the server's clock and ours, as of the last event.
 let ahead = 0;
 export const clock = () => Date.now() + ahead;
@@ -56,7 +62,7 @@ export function memory(mb) {
 export function bytes(amount) {
   for (const unit of ["B", "KB", "MB", "GB"]) {
     if (amount < 1024)
-      return `${amount < 10 && unit !== "B" && amount > 0 ? amount.toFixed(1) : Math.round(amount)} ${unit}`;
+      return `${unit !== "B" && amount < 10 ? amount.toFixed(1).replace(/\.0$/, "") : Math.round(amount)} ${unit}`;
     amount /= 1024;
   }
   return `${amount.toFixed(1)} TB`;
