@@ -1424,7 +1424,7 @@ fn top_lists_jobs_of_other_clusters_and_asks_no_more_often_than_poll() {
     lab.write("away", "");
     top.shows("cluster hpc cannot be reached: ssh: connect to host hpc port 22");
     top.press(&["?"]);
-    top.shows("press any key to return");
+    top.shows("q or Esc to return");
     top.press(&["Escape"]);
     fs::remove_file(lab.at("away")).unwrap();
     top.shows("17@hpc");
