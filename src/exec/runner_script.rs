@@ -72,7 +72,7 @@ fn invocation(spec: &LaunchSpec, task: &TaskSpec) -> Vec<u8> {
         // `env` would parse it as an option.
         if !name.starts_with(b"-") {
             out.extend_from_slice(b" \\\n  ");
-            out.extend(quote(&[name.as_slice(), b"=", &value].concat()));
+            out.extend(quote(&[name, b"=".as_slice(), value].concat()));
         }
     }
     out.extend_from_slice(

@@ -30,18 +30,22 @@ const BUSY_TRIES: u32 = 500;
 const BUSY_PAUSE: Duration = Duration::from_millis(10);
 
 /// Names and values, in the order of first appearance.
-pub(super) type Environment = Vec<(Vec<u8>, Vec<u8>)>;
+pub(super) type Environment<'a> = Vec<(&'a [u8], &'a [u8])>;
 
 /// Returns the environment of a task's processes, except `SLURM_TASK_PID`.
-pub(super) fn environment(spec: &LaunchSpec, task: &TaskSpec) -> Environment {
-    let mut vars: Environment = Vec::new();
-    let mut places: HashMap<Vec<u8>, usize> = HashMap::new();
-    let mut set = |name: &[u8], value: &[u8], replace: bool| match places.get(name) {
+pub(super) fn environment<'a>(spec: &'a LaunchSpec, task: &'a TaskSpec) -> Environment<'a> {
+    let count = spec.env.iter().filter(|b| **b == 0).count()
+        + spec.default_env.len()
+        + spec.set_env.len()
+        + task.env.len();
+    let mut vars: Environment = Vec::with_capacity(count + 1);
+    let mut places: HashMap<&[u8], usize> = HashMap::with_capacity(count + 1);
+    let mut set = |name: &'a [u8], value: &'a [u8], replace: bool| match places.get(name) {
         Some(_) if !replace => {}
-        Some(&i) => vars[i].1 = value.to_vec(),
+        Some(&i) => vars[i].1 = value,
         None => {
-            places.insert(name.to_vec(), vars.len());
-            vars.push((name.to_vec(), value.to_vec()));
+            places.insert(name, vars.len());
+            vars.push((name, value));
         }
     };
     for entry in spec.env.split(|b| *b == 0) {
@@ -131,21 +135,21 @@ impl Program {
         if argv.is_empty() {
             return Err(LaunchError::NoCommand);
         }
-        let mut vars = environment(context.spec, context.task);
-        let path = vars.iter().find(|(name, _)| name == b"PATH").map(|(_, value)| value.clone());
-        vars.retain(|(name, _)| name != b"SLURM_TASK_PID");
+        let vars = environment(context.spec, context.task);
+        let path = vars.iter().find(|(name, _)| name == b"PATH").map(|(_, value)| value.to_vec());
         let ForkContext { spec, task, pmi, .. } = context;
-        let pmi =
-            pmi.iter().flat_map(|end| pmi_variables(spec.step, task.rank, spec.tasks.len(), *end));
-        vars.extend(pmi.map(|(name, value)| (name.into_bytes(), value.into_bytes())));
-        let mut env: Vec<CString> = Vec::with_capacity(vars.len() + 1);
-        for (mut entry, value) in vars {
-            entry.push(b'=');
-            entry.extend_from_slice(&value);
-            // Values come from a list separated by null bytes, or from text that cannot contain
-            // any.
-            env.extend(CString::new(entry));
-        }
+        let pmi: Vec<(String, String)> = pmi
+            .iter()
+            .flat_map(|end| pmi_variables(spec.step, task.rank, spec.tasks.len(), *end))
+            .collect();
+        let pmi = pmi.iter().map(|(name, value)| (name.as_bytes(), value.as_bytes()));
+        // The values contain no null byte: they come from a list separated by them, or from text
+        // that cannot contain any. One more variable follows.
+        let mut env: Vec<CString> = Vec::with_capacity(vars.len() + pmi.len() + 1);
+        let vars = vars.into_iter().filter(|(name, _)| name != b"SLURM_TASK_PID");
+        env.extend(vars.chain(pmi).filter_map(|(name, value)| {
+            CString::new([name, b"=".as_slice(), value].concat()).ok()
+        }));
         Ok(Program { argv, env, path, file: None, pointers: [Vec::new(), Vec::new()] })
     }
 
