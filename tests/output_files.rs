@@ -292,7 +292,9 @@ fn script_is_in_the_job_directory_from_submission_on() {
     let slotd = Slotd::start();
     let job = slotd.script(&["--hold"], "#!/bin/sh\necho held\n");
     let stored = slotd.job_dir(job).join("script.sh");
-    assert_eq!(std::fs::read_to_string(&stored).unwrap(), "#!/bin/sh\necho held\n");
+    // The answer does not wait for the file.
+    let stored = slotd.wait("the script", || std::fs::read_to_string(&stored).ok());
+    assert_eq!(stored, "#!/bin/sh\necho held\n");
     slotd.cmd("scontrol", &["release", &job.to_string()]).ok();
     slotd.wait_state(job, "COMPLETED");
     assert_eq!(slotd.output(job), "held\n");

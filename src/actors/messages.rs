@@ -34,13 +34,19 @@ use tokio::sync::oneshot;
 
 // ---- SchedulerActor: commands ----
 
+/// Answers a submission that is durable.
+pub type AnswerAtCommit = Box<dyn FnOnce(JobId) + Send>;
+
 /// Submit a job. Answered once it is durable.
 #[derive(Message)]
 #[rtype(result = "Result<JobId, Refusal>")]
 pub struct SubmitJob {
     pub submission: Submission,
-    /// Store the script in the job's directory before the answer, unless the job starts at once.
+    /// Store the script in the job's directory after the answer, unless the job starts at once.
     pub files_script: bool,
+    /// Answers the client on the thread that commits the job. It then has its answer before another
+    /// thread wakes up.
+    pub answer: Option<AnswerAtCommit>,
     /// Set for a repeated submission: the job may be in the queue already.
     pub again: bool,
     /// The recipient of the job's events, if a client waits for them.
@@ -430,12 +436,18 @@ pub struct Commit {
     pub changes: Vec<Change>,
     /// Jobs to launch after this commit. The answer contains their scripts and environments.
     pub texts_for: Vec<JobId>,
-    /// The job that these changes submit. Its client does not have the ID yet. All changes concern
-    /// this job.
-    pub submission: Option<JobId>,
-    /// Store the script of `submission` in the job's directory once the changes are durable, unless
-    /// the job starts in the same transaction: its launch then writes the file.
+    /// The job that these changes submit. All changes concern this job.
+    pub submission: Option<Submitted>,
+}
+
+/// A submitted job whose client does not have the ID yet.
+pub struct Submitted {
+    pub job: JobId,
+    /// Store the script in the job's directory once the changes are durable, unless the job starts
+    /// in the same transaction: its launch then writes the file.
     pub files_script: bool,
+    /// Called as soon as the changes are durable.
+    pub answer: Option<AnswerAtCommit>,
 }
 
 /// Delete the records of these jobs, which have ended. Answered with the number of deleted records.

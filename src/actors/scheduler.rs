@@ -192,7 +192,7 @@ impl SchedulerActor {
     /// Sends the changes to the store. Effects that end or signal processes are carried out now.
     /// The other effects and the answer to `asker` follow the acknowledgement. All decisions pass
     /// through here, so that no effect overtakes an earlier one on the same job.
-    fn commit_then(&mut self, out: Outbox, asker: Option<Asker>) {
+    fn commit_then(&mut self, out: Outbox, mut asker: Option<Asker>) {
         let Outbox { mut changes, mut effects } = out;
         if changes.is_empty() && effects.is_empty() && asker.is_none() {
             return;
@@ -215,13 +215,15 @@ impl SchedulerActor {
         if sent.is_some() {
             self.forecasts.outdate();
         }
-        let (submission, files_script) = match &asker {
-            Some(Asker::Submission { job, files_script, .. }) => (Some(*job), *files_script),
-            _ => (None, false),
+        let submission = match &mut asker {
+            Some(Asker::Submission { job, files_script, answer, .. }) => {
+                Some(Submitted { job: *job, files_script: *files_script, answer: answer.take() })
+            }
+            _ => None,
         };
         let changed = changes.iter().filter_map(Change::job).collect();
         let seq = self.seq;
-        self.unsent.push(Commit { seq, changes, texts_for, submission, files_script });
+        self.unsent.push(Commit { seq, changes, texts_for, submission });
         self.in_flight.push(Waiting {
             seq: self.seq,
             effects: sorted.later,

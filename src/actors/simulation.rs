@@ -885,7 +885,7 @@ impl Play {
         });
         let submission = Submission { request: request.0, client, ended, ..Submission::default() };
         self.send(
-            SubmitJob { submission, files_script: false, again: false, news: None },
+            SubmitJob { submission, files_script: false, answer: None, again: false, news: None },
             move |world, answer| {
                 let id = match answer {
                     Ok(id) => id,

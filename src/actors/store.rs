@@ -5,9 +5,9 @@
 //! waits as one transaction (group commit): all submissions that arrive during an fsync share the
 //! next one. A temporary fault (a full disk, a lock, a failed fsync) loses no commit and stops no
 //! job: commits wait and are retried. Only submissions do not wait: their clients have no job ID
-//! yet, and get the fault instead ([`Unstored`], then [`StoreWell`]). It also puts the scripts of
-//! submissions into the job directories, since their clients wait for that, too. It stops with the
-//! daemon. If it dies, the daemon exits, since it can promise nothing without the database.
+//! yet, and get the fault instead ([`Unstored`], then [`StoreWell`]). It answers submissions by itself
+//! as soon as they are durable, and then puts their scripts into the job directories. It stops with
+//! the daemon. If it dies, the daemon exits, since it can promise nothing without the database.
 
 use crate::actors::messages::*;
 use actix::prelude::*;
@@ -134,12 +134,16 @@ impl StoreActor {
         let starts: HashSet<JobId> =
             heads.iter().flat_map(|head| &head.texts_for).copied().collect();
         let mut fault = None;
+        let mut to_file = Vec::new();
         for ((mut head, mut changes), result) in heads.into_iter().zip(batches).zip(results) {
             if result.is_ok() {
-                if head.files_script && head.submission.is_some_and(|job| !starts.contains(&job)) {
-                    self.file_scripts(&changes);
+                let changes = std::mem::take(&mut changes);
+                if let Some(Submitted { job, files_script, answer }) = head.submission.take() {
+                    answer.into_iter().for_each(|answer| answer(job));
+                    if files_script && !starts.contains(&job) {
+                        to_file.push(changes);
+                    }
                 }
-                (head.submission, changes) = (None, Vec::new());
             }
             let result = match &fault {
                 // It is acknowledged after the ones before it.
@@ -154,6 +158,7 @@ impl StoreActor {
                 result => self.outputs.committed.do_send(Committed { seq: head.seq, result }),
             }
         }
+        to_file.iter().for_each(|changes| self.file_scripts(changes));
         self.fresh.commit_over();
         fault.map_or(Ok(()), Err)
     }
@@ -186,20 +191,17 @@ impl StoreActor {
 struct Head {
     seq: u64,
     texts_for: Vec<JobId>,
-    submission: Option<JobId>,
-    files_script: bool,
+    submission: Option<Submitted>,
 }
 
 impl Head {
-    fn split(
-        Commit { seq, changes, texts_for, submission, files_script }: Commit,
-    ) -> (Head, Vec<Change>) {
-        (Head { seq, texts_for, submission, files_script }, changes)
+    fn split(Commit { seq, changes, texts_for, submission }: Commit) -> (Head, Vec<Change>) {
+        (Head { seq, texts_for, submission }, changes)
     }
 
     fn with(self, changes: Vec<Change>) -> Commit {
-        let Head { seq, texts_for, submission, files_script } = self;
-        Commit { seq, changes, texts_for, submission, files_script }
+        let Head { seq, texts_for, submission } = self;
+        Commit { seq, changes, texts_for, submission }
     }
 }
 
@@ -412,17 +414,12 @@ mod tests {
     fn insert(seq: u32, script: Vec<u8>) -> Commit {
         let texts = Texts::New(LaunchTexts { script, env: Vec::new() });
         let changes = vec![Change::Insert { job: Box::new(testing::job(seq)), texts }];
-        Commit {
-            seq: u64::from(seq),
-            changes,
-            texts_for: Vec::new(),
-            submission: None,
-            files_script: false,
-        }
+        Commit { seq: u64::from(seq), changes, texts_for: Vec::new(), submission: None }
     }
 
     fn submission(seq: u32, script: Vec<u8>) -> Commit {
-        Commit { submission: Some(JobId(seq)), ..insert(seq, script) }
+        let submitted = Submitted { job: JobId(seq), files_script: false, answer: None };
+        Commit { submission: Some(submitted), ..insert(seq, script) }
     }
 
     fn large() -> Vec<u8> {
@@ -444,28 +441,38 @@ mod tests {
     }
 
     #[actix_rt::test]
-    async fn script_is_filed_before_the_answer_unless_the_job_starts() {
+    async fn script_is_filed_after_the_answer_unless_the_job_starts() {
         let place = testing::Place::new();
         let (store, mut replies) = start(place.store());
-        let filed =
-            |seq, script: &[u8]| Commit { files_script: true, ..submission(seq, script.to_vec()) };
-        let launch = Commit {
-            seq: 4,
-            changes: Vec::new(),
-            texts_for: vec![JobId(3)],
-            submission: None,
-            files_script: false,
+        let (answered, mut answers) = mpsc::unbounded_channel();
+        let filed = |seq, script: &[u8]| {
+            let answered = answered.clone();
+            let answer: AnswerAtCommit = Box::new(move |job| answered.send(job).expect("a test"));
+            let submitted = Submitted { job: JobId(seq), files_script: true, answer: Some(answer) };
+            Commit { submission: Some(submitted), ..insert(seq, script.to_vec()) }
         };
+        let launch =
+            Commit { seq: 4, changes: Vec::new(), texts_for: vec![JobId(3)], submission: None };
         store.do_send(Commits(vec![
             filed(1, b"one"),
             submission(2, b"two".to_vec()),
             filed(3, b"three"),
             launch,
         ]));
-        assert_eq!(next(&mut replies).await, Reply::Filed(JobId(1), b"one".to_vec()));
-        for seq in 1..=4 {
-            assert_eq!(next(&mut replies).await, Reply::Committed(seq));
+        for job in [1, 3] {
+            assert_eq!(answers.recv().await, Some(JobId(job)));
         }
+        let replies = [
+            next(&mut replies).await,
+            next(&mut replies).await,
+            next(&mut replies).await,
+            next(&mut replies).await,
+            next(&mut replies).await,
+        ];
+        let filed = Reply::Filed(JobId(1), b"one".to_vec());
+        assert!(replies.contains(&filed), "{replies:?}");
+        let committed = replies.into_iter().filter(|reply| *reply != filed);
+        assert!(committed.eq((1..=4).map(Reply::Committed)));
     }
 
     #[actix_rt::test]
@@ -497,7 +504,6 @@ mod tests {
             changes,
             texts_for: vec![JobId(1), JobId(2)],
             submission: None,
-            files_script: false,
         }]));
         let started =
             Change::PutStep { job: JobId(2), step: Box::new(testing::step(StepId::Batch)) };
@@ -509,7 +515,6 @@ mod tests {
             changes,
             texts_for: Vec::new(),
             submission: None,
-            files_script: false,
         }]));
         store.do_send(Commits(vec![submission(4, Vec::new())]));
         assert_eq!(next(&mut replies).await, Reply::Unstored(StoreFault::Full, vec![4]));

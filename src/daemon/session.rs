@@ -103,7 +103,7 @@ impl Held {
 struct Session {
     hub: Rc<Hub>,
     /// For answers in parts.
-    socket: Rc<UnixStream>,
+    socket: Arc<UnixStream>,
     news: NewsSender,
     uid: u32,
     held: Held,
@@ -125,7 +125,7 @@ pub async fn serve(socket: UnixStream, hub: Rc<Hub>) {
         Err(e) => return log::warn!("rejected a client without credentials: {e}"),
     };
     let own = nix::unistd::getuid().as_raw();
-    let socket = Rc::new(socket);
+    let socket = Arc::new(socket);
     if uid != own && uid != 0 {
         let refused = Answer::Refused(Refusal::WrongUser { daemon: own, client: uid });
         let _ = hub.answers.send(&socket, refused, Vec::new()).await;
@@ -133,7 +133,7 @@ pub async fn serve(socket: UnixStream, hub: Rc<Hub>) {
     }
     let (news, mut incoming_news) = mpsc::unbounded_channel();
     let (frames_in, mut frames) = mpsc::channel(1);
-    let reading = Rc::clone(&socket);
+    let reading = Arc::clone(&socket);
     let reader = actix::spawn(async move {
         let mut reader = FrameReader::new(&reading);
         loop {
@@ -146,7 +146,7 @@ pub async fn serve(socket: UnixStream, hub: Rc<Hub>) {
     });
     let mut session = Session {
         hub: Rc::clone(&hub),
-        socket: Rc::clone(&socket),
+        socket: Arc::clone(&socket),
         news,
         uid,
         held: Held::default(),

@@ -1,5 +1,6 @@
 //! Receivers of commit results.
 
+use crate::actors::messages::AnswerAtCommit;
 use actix::prelude::*;
 use slotd_model::{JobId, Refusal, StoreFault};
 use std::future::Future;
@@ -8,7 +9,13 @@ use tokio::sync::oneshot;
 /// The receiver of a commit result.
 pub(super) enum Asker {
     /// Clients that wait for their job ID. A client that has reconnected may wait more than once.
-    Submission { job: JobId, clients: Vec<oneshot::Sender<Told>>, files_script: bool },
+    Submission {
+        job: JobId,
+        clients: Vec<oneshot::Sender<Told>>,
+        files_script: bool,
+        /// `None` once the store has it.
+        answer: Option<AnswerAtCommit>,
+    },
     /// A client whose command was carried out.
     Command(oneshot::Sender<Told>),
     /// A callback, called once the commit is durable. A fault does not end its wait.

@@ -39,8 +39,9 @@ impl Handler<SubmitJob> for SchedulerActor {
         self.newcomers.extend(holds.then_some(id));
         let (client, answer) = oneshot::channel();
         self.ask_round(ctx);
-        let (clients, files_script) = (vec![client], m.files_script);
-        self.commit_then(cx.out, Some(Asker::Submission { job: id, clients, files_script }));
+        let (clients, files_script, at_commit) = (vec![client], m.files_script, m.answer);
+        let asker = Asker::Submission { job: id, clients, files_script, answer: at_commit };
+        self.commit_then(cx.out, Some(asker));
         answer_submission(id, told(answer))
     }
 }

@@ -174,6 +174,7 @@ impl Lab {
         self.scheduler.send(SubmitJob {
             submission: Submission { request, client: Some(client(1)), ..Submission::default() },
             files_script: false,
+            answer: None,
             again: false,
             news: None,
         })
@@ -231,6 +232,7 @@ async fn client_learns_that_its_allocation_waits_if_the_first_round_does_not_sta
         lab.scheduler.do_send(SubmitJob {
             submission: Submission { request, client: Some(client), ..Submission::default() },
             files_script: false,
+            answer: None,
             again: false,
             news: Some(news),
         });
@@ -261,6 +263,7 @@ async fn repeated_submission_counts_once() {
         lab.scheduler.send(SubmitJob {
             submission: Submission { request, client: Some(client(pid)), ..Submission::default() },
             files_script: false,
+            answer: None,
             again,
             news: None,
         })
@@ -468,7 +471,7 @@ async fn submission_that_cannot_be_stored_is_withdrawn_and_refused() {
     let mut lab = Lab::new();
     let first = lab.submit(|request| request.hold = false);
     let commit = lab.commits.recv().await.expect("a commit");
-    assert_eq!(commit.submission, Some(JobId(1)));
+    assert_eq!(commit.submission.as_ref().map(|submitted| submitted.job), Some(JobId(1)));
     let start = lab.commits.recv().await.expect("a commit");
     assert_eq!(start.texts_for, [JobId(1)], "it would run by now");
     lab.fault(vec![commit.seq]);
@@ -500,8 +503,13 @@ async fn reconnected_client_gets_the_same_answer() {
         ..JobRequest::default()
     };
     let submission = Submission { request, client: Some(client(1)), ..Submission::default() };
-    let again =
-        lab.scheduler.send(SubmitJob { submission, files_script: false, again: true, news: None });
+    let again = lab.scheduler.send(SubmitJob {
+        submission,
+        files_script: false,
+        answer: None,
+        again: true,
+        news: None,
+    });
     lab.fault(vec![1]);
     assert_eq!(
         [first.await.expect("an answer"), again.await.expect("an answer")],

@@ -68,8 +68,8 @@ impl Backlog {
     fn withdraw(&mut self) -> Vec<u64> {
         let mut seqs = Vec::new();
         for commit in &mut self.waiting {
-            if let Some(job) = commit.submission.take() {
-                self.withdrawn.insert(job);
+            if let Some(submitted) = commit.submission.take() {
+                self.withdrawn.insert(submitted.job);
                 seqs.push(commit.seq);
             }
         }

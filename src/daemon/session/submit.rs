@@ -10,17 +10,43 @@ use slotd_model::request::JobKind;
 use slotd_model::source::{Snapshot, WorkTree};
 use slotd_model::{JobId, JobRef, JobRequest, Refusal};
 use slotd_protocol::answer::Answer;
+use slotd_protocol::frame::Frame;
 use slotd_protocol::request::{OneOfMany, Submit, SubmitMany};
 use slotd_sched::{Submission, dependency_targets};
+use slotd_sys::socket::send_some;
 use slotd_sys::{aside, break_point, limits};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use tokio::net::UnixStream;
 
 /// Refuses a request that has fewer bytes than it announced.
 pub(super) fn too_short() -> Option<Reply> {
     refused(Refusal::Malformed(
         "malformed message: the script is shorter than announced".to_owned(),
     ))
+}
+
+/// Whether a client has the answer to its submission.
+#[derive(Default)]
+struct Answered(Arc<AtomicBool>);
+
+impl Answered {
+    /// Answers a client from the thread that commits its job. It has read all earlier answers, so
+    /// its socket takes this short one as a whole. If it does not, the session answers.
+    fn by_commit(&self, socket: &Arc<UnixStream>) -> AnswerAtCommit {
+        let (socket, done) = (Arc::clone(socket), Arc::clone(&self.0));
+        Box::new(move |job| {
+            let Ok(bytes) = Frame::encode(&Answer::Submitted { job }, &[]) else { return };
+            let mut sent = 0;
+            let result = send_some(&*socket, &bytes, &[], &mut sent);
+            done.store(result.is_ok() && sent > 0, Ordering::Release);
+        })
+    }
+
+    fn is_done(&self) -> bool {
+        self.0.load(Ordering::Acquire)
+    }
 }
 
 impl Session {
@@ -73,20 +99,23 @@ impl Session {
         }
         let waits = submit.wait || client.holds;
         let news = waits.then(|| self.news.clone());
-        let message = SubmitJob { submission, files_script, again: submit.again, news };
+        let answered = Answered::default();
+        // Clients that wait for events get their answer from the session, like the events.
+        let answer = (!waits).then(|| answered.by_commit(&self.socket));
+        let message = SubmitJob { submission, files_script, answer, again: submit.again, news };
         let promised = self.hub.scheduler.send(message).await?;
         break_point::reach("submission promised");
-        Ok(plain(match promised {
+        Ok(match promised {
             Ok(job) => {
                 self.held.allocation = client.holds.then_some((job, client.process));
                 self.look_at(job, tree.as_ref().zip(asked.as_ref()));
                 if let Some(script) = script {
                     self.store_script(job, script).await;
                 }
-                Answer::Submitted { job }
+                (!answered.is_done()).then(|| (Answer::Submitted { job }, Vec::new()))
             }
-            Err(refused) => Answer::Refused(refused),
-        }))
+            Err(why) => refused(why),
+        })
     }
 
     /// Returns a refusal if the job needs a work tree copy that does not exist.
@@ -213,6 +242,7 @@ impl Session {
             promised.push(Ok(self.hub.scheduler.send(SubmitJob {
                 submission,
                 files_script: false,
+                answer: None,
                 again: false,
                 news: None,
             })));
