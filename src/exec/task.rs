@@ -528,7 +528,7 @@ mod tests {
         let spec = LaunchSpec { env: b"A=\xff\xfe\0".to_vec(), ..LaunchSpec::default() };
         assert_eq!(
             environment(&spec, &TaskSpec::default()),
-            [(b"A".to_vec(), b"\xff\xfe".to_vec())]
+            [(b"A".as_slice(), b"\xff\xfe".as_slice())]
         );
     }
 
