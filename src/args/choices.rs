@@ -1,22 +1,22 @@
 //! Merges the options of a command from all sources into one list.
 //!
 //! Directives come first, then the environment, then the command line. The last occurrence of an
-//! option wins, which is Slurm's precedence. All three sources use the same clap definition. Each
+//! option wins, which is Slurm's precedence. All three sources use the same table of options. Each
 //! option records its source, so that an error can name it.
 
 use crate::args::error::{CliError, Mark};
 use crate::args::extra::{self, Extra};
-use crate::args::getopt::{Given, Grammar, Operand, Operands, Takes};
+use crate::args::getopt::{Grammar, Operands};
 use crate::args::headings;
 use crate::args::origin::Origin;
+use crate::args::table::{Given, Operand, Options, Takes, Values};
 use crate::args::value::{BadValue, Why};
 use crate::args::variables::Variable;
-use clap::{ArgMatches, Args, Command};
+use clap::{Args, Command};
 use slotd_parse::SpecError;
 use slotd_parse::directive::Directive;
 use slotd_parse::error::shown;
 use std::collections::{BTreeMap, HashMap};
-use std::error::Error;
 use std::ffi::OsString;
 
 /// The output of `--version`. Clients look for `slurm` followed by a version; the rest names the
@@ -148,17 +148,16 @@ impl Choices {
     }
 
     /// Creates the error for a value that its parser refused, with the source of the value.
-    fn refuse_value(&self, bad: &BadValue) -> CliError {
+    fn refuse_value(&self, bad: BadValue) -> CliError {
         let is_it = |choice: &&Choice| {
             choice.given.name == bad.option
                 && choice.given.value.as_ref().is_some_and(|text| text.contains(&bad.value))
         };
         let choice = self.list.iter().find(is_it).or_else(|| self.of(&bad.option));
         let label = choice.map(|choice| choice.source.label()).unwrap_or_default();
-        match &bad.why {
-            Why::Grammar(error) => self.applet.refuse(&label, error),
-            Why::Command(error) => {
-                let mut error = error.clone();
+        match bad.why {
+            Why::Grammar(error) => self.applet.refuse(&label, &error),
+            Why::Command(mut error) => {
                 if let Some((_, first)) = error.lines.first_mut() {
                     first.insert_str(0, &label);
                 }
@@ -233,7 +232,6 @@ impl Choices {
 #[derive(Debug)]
 pub struct Reader {
     applet: Applet,
-    command: Command,
     grammar: Grammar,
     line: Vec<Choice>,
     pub operands: Vec<Operand>,
@@ -246,9 +244,8 @@ impl Reader {
     /// # Errors
     /// Fails for an unknown or ambiguous option, for a missing value, and for a word that is not
     /// UTF-8. The output of `--help` and the like is also returned as an error.
-    pub fn scan<T: Args>(applet: Applet, argv: &[OsString]) -> Result<Reader, CliError> {
-        let command = T::augment_args(bare_command(applet));
-        let mut grammar = Grammar::of(&command);
+    pub fn scan<T: Options>(applet: Applet, argv: &[OsString]) -> Result<Reader, CliError> {
+        let mut grammar = Grammar::of::<T>();
         for extra in applet.extras.iter().copied().flatten() {
             grammar.add(extra.long, extra.short, extra.takes);
         }
@@ -292,7 +289,7 @@ impl Reader {
             .into_iter()
             .map(|given| Choice { given, source: Source::CommandLine })
             .collect();
-        Ok(Reader { applet, command, grammar, line, operands: found.operands })
+        Ok(Reader { applet, grammar, line, operands: found.operands })
     }
 
     /// Returns whether the command line contains this option.
@@ -356,7 +353,7 @@ impl Reader {
     /// # Errors
     /// Fails for a malformed directive, with its line number, and for an option that slotd does not
     /// support.
-    pub fn finish<T: Args>(
+    pub fn finish<T: Options>(
         mut self,
         origin: &Origin,
         directives: &[Directive],
@@ -381,10 +378,16 @@ impl Reader {
         let choices =
             Choices { applet: self.applet, list, idle, operands: self.operands, empty_lists };
         choices.check_idle()?;
-        let mut matches = fill(self.command, &self.grammar, &choices)?;
-        let options =
-            T::from_arg_matches_mut(&mut matches).map_err(|error| clap_error(&choices, &error))?;
-        Ok((options, choices))
+        let mut values = Values::new(
+            &self.grammar.rows,
+            choices.list.iter().map(|choice| &choice.given),
+            &choices.operands,
+        );
+        let options = T::read(&mut values);
+        match values.refused() {
+            Some(bad) => Err(choices.refuse_value(bad)),
+            None => Ok((options, choices)),
+        }
     }
 
     fn directives(&mut self, directives: &[Directive]) -> Result<Vec<Choice>, CliError> {
@@ -413,8 +416,7 @@ impl Reader {
     }
 }
 
-/// Returns the clap definition of a command, the single source of parsing, help, man pages and
-/// completions.
+/// Returns the clap definition of a command, from which its help, man page and completions come.
 pub fn definition<T: Args>(applet: Applet) -> Command {
     let command = T::augment_args(bare_command(applet));
     let command = headings::arrange(command, || bare_command(applet));
@@ -513,39 +515,12 @@ fn empty_lists(grammar: &Grammar, list: &[Choice]) -> Vec<String> {
     names.into_iter().filter(is_empty).map(str::to_owned).collect()
 }
 
-/// Parses the remaining words with clap, which is faster without the definitions of options without
-/// effect.
-fn fill(command: Command, grammar: &Grammar, choices: &Choices) -> Result<ArgMatches, CliError> {
-    let mut words = Vec::with_capacity(choices.list.len() + choices.operands.len() + 2);
-    words.push(choices.applet.name.to_owned());
-    for Choice { given, .. } in &choices.list {
-        if grammar.is_list(&given.name) {
-            words.extend(given.elements().iter().map(Given::word));
-        } else {
-            words.push(given.word());
-        }
-    }
-    words.push("--".to_owned());
-    words.extend(choices.operands.iter().map(|operand| operand.text.clone()));
-    command.try_get_matches_from(words).map_err(|error| clap_error(choices, &error))
-}
-
-/// Converts the errors that only clap finds: an invalid value, or a conflict between options.
-fn clap_error(choices: &Choices, error: &clap::Error) -> CliError {
-    if let Some(bad) = error.source().and_then(|source| source.downcast_ref::<BadValue>()) {
-        return choices.refuse_value(bad);
-    }
-    let text = error.to_string();
-    let first = text.lines().next().unwrap_or_default();
-    CliError::error(choices.applet.usage_exit, first.strip_prefix("error: ").unwrap_or(first))
-}
-
 /// Parses the command line of a command without a script, with [`Reader::scan`] and
 /// [`Reader::finish`].
 ///
 /// # Errors
 /// See [`Reader::scan`] and [`Reader::finish`].
-pub fn parse<T: Args>(
+pub fn parse<T: Options>(
     applet: Applet,
     argv: &[OsString],
     origin: &Origin,

@@ -6,7 +6,7 @@
 //! commands.
 
 use crate::args::error::CliError;
-use crate::args::getopt::Takes;
+use crate::args::table::Takes;
 use clap::{Arg, ArgAction, Command};
 use slotd_parse::SpecError;
 

@@ -1,14 +1,13 @@
-//! Emulates GNU `getopt_long`, whose behavior every Slurm client relies on, in front of clap.
+//! Emulates GNU `getopt_long`, whose behavior every Slurm client relies on.
 //!
-//! clap has the definitions of the options; this module splits the words. It resolves unique
-//! prefixes (`--job` for `--jobs`), attached and joined short options (`-uroot`, `-nu USER`),
-//! values in the next word, whatever they look like, and operands before options. It returns each
-//! option by its full name, in the one spelling that clap and getopt agree on (`--name=value`,
-//! operands after `--`). It does not interpret values.
+//! It splits the words of a command line: unique prefixes (`--job` for `--jobs`), attached and
+//! joined short options (`-uroot`, `-nu USER`), values in the next word, whatever they look like,
+//! and operands before options. It returns each option by its full name and does not interpret
+//! values.
 
 use crate::args::error::{CliError, Mark};
+use crate::args::table::{Given, Kind, Operand, Options, Row, Takes};
 use clap::{ArgAction, Command};
-use slotd_model::read::split_outside_brackets;
 use slotd_parse::suggest;
 
 mod take_out;
@@ -25,67 +24,6 @@ pub enum Operands {
     Anywhere,
     /// The command takes no operands: a word that is not an option is an error.
     None,
-}
-
-/// The value of an option.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Takes {
-    Nothing,
-    /// A required value: attached, or in the next word.
-    Value,
-    /// An optional value, which must be attached.
-    Maybe,
-}
-
-#[derive(Debug, Clone)]
-struct Known {
-    /// The full name, or the letter if there is none.
-    name: String,
-    aliases: Vec<String>,
-    short: Option<char>,
-    takes: Takes,
-    /// Whether occurrences accumulate, as for lists and counters.
-    adds_up: bool,
-    /// Whether the value is a comma-separated list.
-    list: bool,
-}
-
-/// An option that was given, under its full name.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Given {
-    pub name: String,
-    pub value: Option<String>,
-    /// Whether it was given as a letter.
-    pub short: bool,
-}
-
-impl Given {
-    /// Returns the spelling that getopt and clap interpret in the same way.
-    pub fn word(&self) -> String {
-        let dashes = if self.name.chars().count() == 1 { "-" } else { "--" };
-        match &self.value {
-            Some(value) => format!("{dashes}{}={value}", self.name),
-            None => format!("{dashes}{}", self.name),
-        }
-    }
-
-    /// Splits the value, a comma-separated list, into one option per element. Commas in brackets
-    /// belong to an element. An empty list has no elements.
-    pub fn elements(&self) -> Vec<Given> {
-        split_outside_brackets(self.value.as_deref().unwrap_or_default(), |c| c == ',')
-            .into_iter()
-            .map(|(element, _)| element.trim())
-            .filter(|element| !element.is_empty())
-            .map(|element| Given { value: Some(element.to_owned()), ..self.clone() })
-            .collect()
-    }
-}
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Operand {
-    pub text: String,
-    /// The option given by the preceding word, as an index into `options`.
-    pub after: Option<usize>,
 }
 
 /// A scanned command line.
@@ -145,73 +83,78 @@ impl GetoptError {
     }
 }
 
-/// The options of a command, taken from its clap definition.
+/// The options of a command.
 #[derive(Debug, Clone)]
 pub struct Grammar {
-    known: Vec<Known>,
+    pub rows: Vec<Row>,
     /// Whether `--flag=` is accepted as `--flag`. Tools that generate directives from tables leave
     /// such words.
     pub lenient_flags: bool,
 }
 
 impl Grammar {
-    pub fn of(command: &Command) -> Self {
-        let known = command
-            .get_arguments()
-            .filter(|arg| !arg.is_positional())
-            .filter_map(|arg| {
-                let short = arg.get_short();
-                let name = arg.get_long().map(str::to_owned).or(short.map(String::from))?;
-                let takes = match (arg.get_action().takes_values(), arg.get_num_args()) {
-                    (false, _) => Takes::Nothing,
-                    (true, Some(range)) if range.min_values() == 0 => Takes::Maybe,
-                    (true, _) => Takes::Value,
-                };
-                Some(Known {
-                    name,
-                    aliases: arg
-                        .get_all_aliases()
-                        .unwrap_or_default()
-                        .into_iter()
-                        .map(str::to_owned)
-                        .collect(),
-                    short,
-                    takes,
-                    adds_up: matches!(arg.get_action(), ArgAction::Append | ArgAction::Count),
-                    list: matches!(arg.get_action(), ArgAction::Append),
-                })
+    /// Returns the options and operands of a struct.
+    pub fn of<T: Options>() -> Self {
+        let mut rows = Vec::with_capacity(128);
+        T::rows(&mut rows);
+        Grammar { rows, lenient_flags: false }
+    }
+
+    /// Returns the options of a clap definition, which includes those without effect.
+    pub fn of_definition(command: &Command) -> Self {
+        let row = |arg: &clap::Arg| {
+            let short = arg.get_short();
+            let name = arg.get_long().map(str::to_owned).or(short.map(String::from))?;
+            let takes = match (arg.get_action().takes_values(), arg.get_num_args()) {
+                (false, _) => Takes::Nothing,
+                (true, Some(range)) if range.min_values() == 0 => Takes::Maybe,
+                (true, _) => Takes::Value,
+            };
+            let kind = match arg.get_action() {
+                ArgAction::Append => Kind::List,
+                ArgAction::Count => Kind::Count,
+                ArgAction::Set => Kind::One,
+                _ => Kind::Flag,
+            };
+            let aliases = arg.get_all_aliases().unwrap_or_default().into_iter();
+            Some(Row {
+                id: arg.get_id().to_string().into(),
+                name: name.into(),
+                aliases: aliases.map(|alias| alias.to_owned().into()).collect(),
+                short,
+                short_alias: arg.get_all_short_aliases().and_then(|all| all.first().copied()),
+                takes,
+                kind,
+                default_missing: None,
+                overrides: Vec::new(),
             })
-            .collect();
-        Grammar { known, lenient_flags: false }
+        };
+        let options = command.get_arguments().filter(|arg| !arg.is_positional());
+        Grammar { rows: options.filter_map(row).collect(), lenient_flags: false }
     }
 
     /// Adds an option that is not in the definition.
-    pub fn add(&mut self, name: &str, short: Option<char>, takes: Takes) {
-        self.known.push(Known {
-            name: name.to_owned(),
-            aliases: Vec::new(),
-            short,
-            takes,
-            adds_up: false,
-            list: false,
-        });
+    pub fn add(&mut self, name: &'static str, short: Option<char>, takes: Takes) {
+        let mut row = Row::of_field(name, Kind::One);
+        row.set_long(Some(name));
+        self.rows.push(Row { short, takes, ..row });
     }
 
     /// Returns the kind of value of an option by its full name, or `None` if there is no such
     /// option.
     pub fn takes(&self, name: &str) -> Option<Takes> {
-        self.known.iter().find(|known| known.name == name).map(|known| known.takes)
+        self.rows.iter().find(|known| known.name == name).map(|known| known.takes)
     }
 
     /// Returns whether occurrences of the option accumulate.
     pub fn adds_up(&self, name: &str) -> bool {
-        self.known.iter().any(|known| known.name == name && known.adds_up)
+        self.rows.iter().any(|known| known.name == name && known.adds_up())
     }
 
     /// Returns whether the option may be repeated and its value is a list. clap receives each
     /// element as a separate occurrence.
     pub fn is_list(&self, name: &str) -> bool {
-        self.known.iter().any(|known| known.name == name && known.list)
+        self.rows.iter().any(|known| known.name == name && known.kind == Kind::List)
     }
 
     /// Scans the words of a command line without the command's name.
@@ -259,7 +202,7 @@ impl Grammar {
             None => (body, None),
         };
         let known = self.by_name(name, body)?;
-        let full = known.name.clone();
+        let full = known.name.to_string();
         let value = match (known.takes, attached) {
             (Takes::Nothing, None) => None,
             (Takes::Nothing, Some(value)) if value.is_empty() && self.lenient_flags => None,
@@ -274,23 +217,20 @@ impl Grammar {
         Ok(Given { name: full, value, short: false })
     }
 
-    fn by_name(&self, name: &str, body: &str) -> Result<&Known, GetoptError> {
-        let has = |known: &&Known, test: &dyn Fn(&str) -> bool| {
+    fn by_name(&self, name: &str, body: &str) -> Result<&Row, GetoptError> {
+        let has = |known: &&Row, test: &dyn Fn(&str) -> bool| {
             known.name.chars().count() > 1
                 && (test(&known.name) || known.aliases.iter().any(|alias| test(alias)))
         };
-        if let Some(known) = self.known.iter().find(|known| has(known, &|full| full == name)) {
+        if let Some(known) = self.rows.iter().find(|known| has(known, &|full| full == name)) {
             return Ok(known);
         }
-        let mut possible: Vec<&Known> =
-            self.known.iter().filter(|known| has(known, &|full| full.starts_with(name))).collect();
+        let mut possible: Vec<&Row> =
+            self.rows.iter().filter(|known| has(known, &|full| full.starts_with(name))).collect();
         match possible.as_slice() {
             [] => {
-                let names = self
-                    .known
-                    .iter()
-                    .map(|known| known.name.as_str())
-                    .filter(|name| name.len() > 1);
+                let names =
+                    self.rows.iter().map(|known| &*known.name).filter(|name| name.len() > 1);
                 let meant = suggest::nearest(name, names).map(str::to_owned);
                 Err(GetoptError::UnknownLong(format!("--{body}"), meant))
             }
@@ -299,7 +239,10 @@ impl Grammar {
                 possible.sort_by(|a, b| a.name.cmp(&b.name));
                 Err(GetoptError::Ambiguous {
                     word: format!("--{body}"),
-                    possibilities: possible.into_iter().map(|known| known.name.clone()).collect(),
+                    possibilities: possible
+                        .into_iter()
+                        .map(|known| known.name.to_string())
+                        .collect(),
                 })
             }
         }
@@ -313,7 +256,11 @@ impl Grammar {
     ) -> Result<(), GetoptError> {
         let mut chars = letters.chars();
         while let Some(letter) = chars.next() {
-            let Some(known) = self.known.iter().find(|known| known.short == Some(letter)) else {
+            let Some(known) = self
+                .rows
+                .iter()
+                .find(|known| [known.short, known.short_alias].contains(&Some(letter)))
+            else {
                 return Err(GetoptError::UnknownShort(letter));
             };
             let attached = Some(chars.as_str()).filter(|text| !text.is_empty()).map(str::to_owned);
@@ -325,7 +272,7 @@ impl Grammar {
                     None => return Err(GetoptError::MissingShort(letter)),
                 },
             };
-            into.push(Given { name: known.name.clone(), value, short: true });
+            into.push(Given { name: known.name.to_string(), value, short: true });
             if ends_word {
                 break;
             }
@@ -365,23 +312,27 @@ mod tests {
             .arg(Arg::new("operands").num_args(0..))
     }
 
+    /// Returns an option in its longest spelling.
+    fn word(given: &Given) -> String {
+        let dashes = if given.name.chars().count() == 1 { "-" } else { "--" };
+        match &given.value {
+            Some(value) => format!("{dashes}{}={value}", given.name),
+            None => format!("{dashes}{}", given.name),
+        }
+    }
+
     fn scan(line: &[&str]) -> Result<Scanned, GetoptError> {
         scan_as(line, Operands::Anywhere)
     }
 
     fn scan_as(line: &[&str], operands: Operands) -> Result<Scanned, GetoptError> {
         let words: Vec<String> = line.iter().map(|word| (*word).to_owned()).collect();
-        Grammar::of(&command()).scan(&words, operands)
+        Grammar::of_definition(&command()).scan(&words, operands)
     }
 
     fn words(line: &[&str]) -> Vec<String> {
         let found = scan(line).expect("a good line");
-        found
-            .options
-            .iter()
-            .map(Given::word)
-            .chain(found.operands.into_iter().map(|o| o.text))
-            .collect()
+        found.options.iter().map(word).chain(found.operands.into_iter().map(|o| o.text)).collect()
     }
 
     #[test]
@@ -482,16 +433,16 @@ mod tests {
 
     #[test]
     fn a_flag_may_have_an_empty_value_if_lenient() {
-        let mut grammar = Grammar::of(&command());
+        let mut grammar = Grammar::of_definition(&command());
         grammar.lenient_flags = true;
         let found = grammar.scan(&["--hold=".to_owned()], Operands::Anywhere).expect("lenient");
-        assert_eq!(found.options[0].word(), "--hold");
+        assert_eq!(word(&found.options[0]), "--hold");
     }
 
     proptest! {
         #[test]
         fn no_words_panic(line in proptest::collection::vec("[-=a-zA-Z0-9 ]{0,12}", 0..8)) {
-            let grammar = Grammar::of(&command());
+            let grammar = Grammar::of_definition(&command());
             let _ = grammar.scan(&line, Operands::Anywhere);
             let _ = grammar.scan(&line, Operands::EndOptions);
         }
@@ -499,37 +450,21 @@ mod tests {
         /// Formatting the result of a scan and scanning it again gives the same result.
         #[test]
         fn scanning_is_idempotent(line in proptest::collection::vec("-?-?[tHnuIj]?(time|hold|jobs|x)?=?[a-z]{0,3}", 0..6)) {
-            let grammar = Grammar::of(&command());
+            let grammar = Grammar::of_definition(&command());
             if let Ok(first) = grammar.scan(&line, Operands::Anywhere) {
-                let mut again: Vec<String> = first.options.iter().map(Given::word).collect();
+                let mut again: Vec<String> = first.options.iter().map(word).collect();
                 again.push("--".to_owned());
                 again.extend(first.operands.iter().map(|o| o.text.clone()));
                 let second = grammar.scan(&again, Operands::Anywhere).expect("its own spelling");
                 prop_assert_eq!(
-                    first.options.iter().map(Given::word).collect::<Vec<_>>(),
-                    second.options.iter().map(Given::word).collect::<Vec<_>>()
+                    first.options.iter().map(word).collect::<Vec<_>>(),
+                    second.options.iter().map(word).collect::<Vec<_>>()
                 );
                 prop_assert_eq!(
                     first.operands.into_iter().map(|o| o.text).collect::<Vec<_>>(),
                     second.operands.into_iter().map(|o| o.text).collect::<Vec<_>>()
                 );
             }
-        }
-
-        /// clap accepts a scanned line, including values that look like options.
-        #[test]
-        fn clap_parses_scanned_words(value in "[-=a-z ]{0,8}", operand in "[-=a-z]{0,5}") {
-            let grammar = Grammar::of(&command());
-            let line = vec!["--time".to_owned(), value.clone(), format!("--exclusive={value}"), "--".to_owned(), operand.clone()];
-            let found = grammar.scan(&line, Operands::Anywhere).expect("a good line");
-            let mut words = vec!["t".to_owned()];
-            words.extend(found.options.iter().map(Given::word));
-            words.push("--".to_owned());
-            words.extend(found.operands.into_iter().map(|o| o.text));
-            let matches = command().try_get_matches_from(words).expect("clap agrees");
-            prop_assert_eq!(matches.get_one::<String>("time"), Some(&value));
-            prop_assert_eq!(matches.get_one::<String>("exclusive"), Some(&value));
-            prop_assert_eq!(matches.get_one::<String>("operands"), Some(&operand));
         }
     }
 }

@@ -4,6 +4,7 @@
 
 use crate::args::headings::{NEWS, RUNS, WHERE};
 use crate::args::job_values;
+use crate::args::table::{Field, Kind, Options, Row, Values};
 use crate::args::value::{Maybe, unless_empty};
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
 use slotd_model::JobRequest;
@@ -153,16 +154,30 @@ impl Args for KeptOpts {
 }
 
 impl FromArgMatches for KeptOpts {
-    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
-        let value = |row: &KeptOption| {
-            let value = matches.try_get_one::<Maybe<String>>(row.long).ok()??.clone()?;
-            Some((row.text, value))
-        };
-        Ok(KeptOpts(OPTIONS.iter().filter_map(value).collect()))
+    fn from_arg_matches(_: &ArgMatches) -> Result<Self, clap::Error> {
+        Ok(KeptOpts::default())
     }
 
-    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
-        *self = Self::from_arg_matches(matches)?;
+    fn update_from_arg_matches(&mut self, _: &ArgMatches) -> Result<(), clap::Error> {
         Ok(())
+    }
+}
+
+impl Options for KeptOpts {
+    fn rows(rows: &mut Vec<Row>) {
+        rows.extend(OPTIONS.iter().map(|option| {
+            let mut row = Row::of_field(option.long, Kind::One);
+            row.set_long(Some(option.long));
+            Row { short: option.short, ..row }
+        }));
+    }
+
+    fn read(values: &mut Values<'_>) -> Self {
+        let read = |option: &KeptOption| {
+            let value: Option<Maybe<String>> =
+                Field::take(values.next(), &unless_empty(option.read));
+            Some((option.text, value??))
+        };
+        KeptOpts(OPTIONS.iter().filter_map(read).collect())
     }
 }

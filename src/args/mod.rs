@@ -14,5 +14,6 @@ pub mod kept;
 pub mod options;
 pub mod origin;
 pub mod submit;
+pub mod table;
 pub mod value;
 pub mod variables;

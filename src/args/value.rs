@@ -1,7 +1,7 @@
 //! Value parsers for options: they combine a grammar with the name of the option.
 //!
-//! clap calls them for the remaining words. They return errors as [`BadValue`], which contains the
-//! option, so that the error can name the source of the option.
+//! Refused values are [`BadValue`]s, which contain the option, so that the error can name the source
+//! of the option.
 
 use crate::args::error::CliError;
 use clap::builder::TypedValueParser;
@@ -48,6 +48,29 @@ where
     Value(move |text: &str, _: &str| parse(text))
 }
 
+/// Reads the value of an option. `option` is its spelling (`--time`).
+pub trait Parse<T> {
+    /// # Errors
+    /// Fails if the value is not valid.
+    fn parse(&self, text: &str, option: &str) -> Result<T, Why>;
+
+    /// Returns the value of an option that was given without one, unless it has a default.
+    fn missing(&self) -> Option<T> {
+        None
+    }
+}
+
+impl<F, T, E> Parse<T> for Value<F>
+where
+    F: Fn(&str, &str) -> Result<T, E>,
+    E: Into<Why>,
+{
+    fn parse(&self, text: &str, option: &str) -> Result<T, Why> {
+        self.0(text, option).map_err(Into::into)
+    }
+}
+
+/// For the subcommands of slotd, which clap parses.
 impl<F, T, E> TypedValueParser for Value<F>
 where
     F: Fn(&str, &str) -> Result<T, E> + Clone + Send + Sync + 'static,
@@ -58,12 +81,12 @@ where
 
     fn parse_ref(&self, cmd: &Command, arg: Option<&Arg>, value: &OsStr) -> Result<T, clap::Error> {
         let option = arg.and_then(Arg::get_long).unwrap_or_default().to_owned();
-        let parse = self.0.clone();
+        let parser = self.clone();
         let read = move |text: &str| {
-            parse(text, &format!("--{option}")).map_err(|why| BadValue {
+            Parse::parse(&parser, text, &format!("--{option}")).map_err(|why| BadValue {
                 option: option.clone(),
                 value: text.to_owned(),
-                why: why.into(),
+                why,
             })
         };
         TypedValueParser::parse_ref(&read, cmd, arg, value)

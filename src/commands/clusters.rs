@@ -130,7 +130,7 @@ fn may_name_clusters(word: impl AsRef<OsStr>) -> bool {
 }
 
 fn take_out(entry: &Entry, words: &[String], names: &[&str]) -> Result<Remaining, GetoptError> {
-    Grammar::of(&entry.definition()).take_out(words, entry.applet.operands, names)
+    Grammar::of_definition(&entry.definition()).take_out(words, entry.applet.operands, names)
 }
 
 /// A command line with the clusters that it names.

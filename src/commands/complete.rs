@@ -134,7 +134,7 @@ fn candidates(words: Vec<String>) -> Vec<CompletionCandidate> {
 /// shell completes itself.
 fn ends_options(entry: Entry, words: &[String]) -> bool {
     entry.applet.operands == Operands::EndOptions
-        && Grammar::of(&entry.definition())
+        && Grammar::of_definition(&entry.definition())
             .scan(&words[..words.len().saturating_sub(1)], Operands::EndOptions)
             .is_ok_and(|scanned| !scanned.operands.is_empty())
 }

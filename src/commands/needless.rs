@@ -6,19 +6,22 @@ use crate::args::choices::{self, Applet, definition};
 use crate::args::error::CliError;
 use crate::args::getopt::Operands;
 use crate::args::options::CommonOpts;
+use crate::args::table::options;
 use clap::Args;
 use std::ffi::OsString;
 
-#[derive(Debug, Clone, Default, Args)]
-struct Needless {
-    #[command(flatten)]
-    common: CommonOpts,
-    /// Print this help
-    #[arg(long)]
-    help: bool,
-    /// Ignored
-    #[arg(value_name = "WORD")]
-    operands: Vec<String>,
+options! {
+    #[derive(Debug, Clone, Default, Args)]
+    pub(super) struct Needless {
+        #[command(flatten)]
+        common: CommonOpts,
+        /// Print this help
+        #[arg(long)]
+        help: bool,
+        /// Ignored
+        #[arg(value_name = "WORD")]
+        operands: Vec<String>,
+    }
 }
 
 const fn applet(name: &'static str, about: &'static str) -> Applet {

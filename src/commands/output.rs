@@ -5,6 +5,7 @@ use crate::args::error::{CliError, Mark};
 use crate::args::headings::SHOWN;
 use crate::args::options::{DataVersion, Machine};
 use crate::args::origin::Origin;
+use crate::args::table::options;
 use crate::client::terminal;
 use clap::Args;
 use serde_json::Value;
@@ -19,15 +20,17 @@ use std::os::fd::AsFd;
 use std::rc::Rc;
 use std::time::Duration;
 
-/// The field separators of sacct and sstat.
-#[derive(Debug, Clone, Default, Args)]
-pub struct LineOpts {
-    /// Print a | after each field
-    #[arg(short = 'p', long, overrides_with = "parsable2", help_heading = SHOWN)]
-    pub parsable: bool,
-    /// Print a | between fields
-    #[arg(short = 'P', long, overrides_with = "parsable", help_heading = SHOWN)]
-    pub parsable2: bool,
+options! {
+    /// The field separators of sacct and sstat.
+    #[derive(Debug, Clone, Default, Args)]
+    pub struct LineOpts {
+        /// Print a | after each field
+        #[arg(short = 'p', long, overrides_with = "parsable2", help_heading = SHOWN)]
+        pub parsable: bool,
+        /// Print a | between fields
+        #[arg(short = 'P', long, overrides_with = "parsable", help_heading = SHOWN)]
+        pub parsable2: bool,
+    }
 }
 
 impl LineOpts {

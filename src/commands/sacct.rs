@@ -9,6 +9,7 @@ use crate::args::getopt::Operands;
 use crate::args::headings::{LISTED, SHOWN};
 use crate::args::options::{CommonOpts, DataOpts};
 use crate::args::origin::Origin;
+use crate::args::table::options;
 use crate::args::value::{Names, hosts, job_or_step, named, value};
 use crate::commands::pages::texts;
 use clap::Args;
@@ -47,126 +48,128 @@ const APPLET: Applet = Applet {
     ],
 };
 
-#[derive(Debug, Clone, Default, Args)]
-pub struct Sacct {
-    /// Print this help
-    #[arg(short, long)]
-    pub help: bool,
-    #[command(flatten)]
-    pub common: CommonOpts,
-    /// Show only these jobs and steps
-    #[arg(short, long, value_name = "JOBS", value_parser = value(job_or_step), help_heading = LISTED)]
-    pub jobs: Vec<JobRef>,
-    /// Show jobs with these names
-    #[arg(long, value_name = "NAMES", help_heading = LISTED)]
-    pub name: Vec<String>,
-    /// Show jobs of these users
-    #[arg(short, long, alias = "uid", alias = "users", value_name = "USERS", help_heading = LISTED)]
-    pub user: Vec<String>,
-    /// Show jobs of all users
-    #[arg(short = 'a', long, help_heading = LISTED)]
-    pub allusers: bool,
-    /// Show jobs that are in these states, or were in them between -S and -E
-    #[arg(short, long, alias = "states", value_name = "STATES", value_parser = value(state), help_heading = LISTED)]
-    pub state: Vec<StateFilter>,
-    /// Show jobs in these partitions; also -p NAMES
-    #[arg(short = 'r', long, alias = "partitions", value_name = "NAMES", help_heading = LISTED)]
-    pub partition: Vec<String>,
-    /// Show jobs of these accounts
-    #[arg(short = 'A', long, alias = "account", value_name = "NAMES", help_heading = LISTED)]
-    pub accounts: Vec<String>,
-    /// Show jobs with these qualities of service
-    #[arg(short, long, value_name = "NAMES", help_heading = LISTED)]
-    pub qos: Vec<String>,
-    /// Show jobs with these workload characterization keys
-    #[arg(short = 'W', long, alias = "wckey", value_name = "KEYS", help_heading = LISTED)]
-    pub wckeys: Vec<String>,
-    /// Show jobs of these groups
-    #[arg(short = 'g', long, alias = "gid", value_name = "GROUPS", help_heading = LISTED)]
-    pub group: Vec<String>,
-    /// Show jobs on these hosts
-    #[arg(short = 'N', long, value_name = "HOSTS", value_parser = value(hosts), help_heading = LISTED)]
-    pub nodelist: Option<Names>,
-    /// Show jobs that requested these features
-    #[arg(short = 'C', long, value_name = "FEATURES", help_heading = LISTED)]
-    pub constraints: Vec<String>,
-    /// Show jobs with these reasons
-    #[arg(short = 'R', long, value_name = "REASONS", help_heading = LISTED)]
-    pub reason: Vec<String>,
-    /// Show jobs with this number of CPUs: N or MIN-MAX
-    #[arg(short = 'I', long, value_name = "RANGE", value_parser = named(range), help_heading = LISTED)]
-    pub ncpus: Option<Range>,
-    /// Show jobs with this number of nodes: N or MIN-MAX
-    #[arg(short = 'i', long, value_name = "RANGE", value_parser = named(range), help_heading = LISTED)]
-    pub nnodes: Option<Range>,
-    /// Show jobs with this time limit or, if -K is given, at least this limit
-    #[arg(short = 'k', long, value_name = "TIME", value_parser = named(slotd_parse::time::parse_limit_for), help_heading = LISTED)]
-    pub timelimit_min: Option<Limit>,
-    /// With -k, show jobs with at most this time limit
-    #[arg(short = 'K', long, value_name = "TIME", value_parser = named(slotd_parse::time::parse_limit_for), help_heading = LISTED)]
-    pub timelimit_max: Option<Limit>,
-    /// Show jobs that existed after this time; the default is midnight, or 1970 with -j
-    #[arg(short = 'S', long, value_name = "TIME", help_heading = LISTED)]
-    pub starttime: Option<String>,
-    /// Show jobs that existed before this time; the default is now
-    #[arg(short = 'E', long, value_name = "TIME", help_heading = LISTED)]
-    pub endtime: Option<String>,
-    /// Clip start and end times to this window
-    #[arg(short = 'T', long, help_heading = LISTED)]
-    pub truncate: bool,
-    /// Show earlier runs of requeued jobs too
-    #[arg(short = 'D', long, help_heading = LISTED)]
-    pub duplicates: bool,
-    /// Print a row for each array task
-    #[arg(long, help_heading = LISTED)]
-    pub array: bool,
-    /// Omit steps
-    #[arg(short = 'X', long, help_heading = LISTED)]
-    pub allocations: bool,
-    /// Set the fields: jobid,state%20,jobname%-14
-    #[arg(short = 'o', long, value_name = "FIELDS", help_heading = SHOWN)]
-    pub format: Vec<String>,
-    /// List the fields
-    #[arg(short = 'e', long, alias = "helpFormat", alias = "help-fields", help_heading = SHOWN)]
-    pub helpformat: bool,
-    /// Print all fields
-    #[arg(short, long, help_heading = SHOWN)]
-    pub long: bool,
-    /// Print only the ID, state and exit code
-    #[arg(short, long, help_heading = SHOWN)]
-    pub brief: bool,
-    /// Omit the header
-    #[arg(short, long, help_heading = SHOWN)]
-    pub noheader: bool,
-    #[command(flatten)]
-    pub lines: LineOpts,
-    /// Separate fields with this text, with -p or -P
-    #[arg(long, value_name = "TEXT", help_heading = SHOWN)]
-    pub delimiter: Option<String>,
-    /// Print sizes in this unit: K, M, G, T or P
-    #[arg(long, alias = "unit", value_name = "UNIT", value_parser = value(unit), help_heading = SHOWN)]
-    pub units: Option<char>,
-    /// Do not convert units
-    #[arg(long, help_heading = SHOWN)]
-    pub noconvert: bool,
-    #[command(flatten, next_help_heading = SHOWN)]
-    pub data: DataOpts,
-    /// Print the batch scripts of the jobs
-    #[arg(short = 'B', long, help_heading = SHOWN)]
-    pub batch_script: bool,
-    /// Print the environments of the jobs
-    #[arg(long, help_heading = SHOWN)]
-    pub env_vars: bool,
-    /// Start and end of the window, with sacct's defaults. Without an end, it is the daemon's
-    /// current time
-    #[arg(skip)]
-    pub window: (Timestamp, Option<Timestamp>),
-    /// An empty list was given, as in `--name=`
-    #[arg(skip)]
-    pub matches_nothing: bool,
-    /// The view selected by `-o`, `-b` and `-l`
-    #[arg(skip)]
-    pub view: SacctFormat,
+options! {
+    #[derive(Debug, Clone, Default, Args)]
+    pub struct Sacct {
+        /// Print this help
+        #[arg(short, long)]
+        pub help: bool,
+        #[command(flatten)]
+        pub common: CommonOpts,
+        /// Show only these jobs and steps
+        #[arg(short, long, value_name = "JOBS", value_parser = value(job_or_step), help_heading = LISTED)]
+        pub jobs: Vec<JobRef>,
+        /// Show jobs with these names
+        #[arg(long, value_name = "NAMES", help_heading = LISTED)]
+        pub name: Vec<String>,
+        /// Show jobs of these users
+        #[arg(short, long, alias = "uid", alias = "users", value_name = "USERS", help_heading = LISTED)]
+        pub user: Vec<String>,
+        /// Show jobs of all users
+        #[arg(short = 'a', long, help_heading = LISTED)]
+        pub allusers: bool,
+        /// Show jobs that are in these states, or were in them between -S and -E
+        #[arg(short, long, alias = "states", value_name = "STATES", value_parser = value(state), help_heading = LISTED)]
+        pub state: Vec<StateFilter>,
+        /// Show jobs in these partitions; also -p NAMES
+        #[arg(short = 'r', long, alias = "partitions", value_name = "NAMES", help_heading = LISTED)]
+        pub partition: Vec<String>,
+        /// Show jobs of these accounts
+        #[arg(short = 'A', long, alias = "account", value_name = "NAMES", help_heading = LISTED)]
+        pub accounts: Vec<String>,
+        /// Show jobs with these qualities of service
+        #[arg(short, long, value_name = "NAMES", help_heading = LISTED)]
+        pub qos: Vec<String>,
+        /// Show jobs with these workload characterization keys
+        #[arg(short = 'W', long, alias = "wckey", value_name = "KEYS", help_heading = LISTED)]
+        pub wckeys: Vec<String>,
+        /// Show jobs of these groups
+        #[arg(short = 'g', long, alias = "gid", value_name = "GROUPS", help_heading = LISTED)]
+        pub group: Vec<String>,
+        /// Show jobs on these hosts
+        #[arg(short = 'N', long, value_name = "HOSTS", value_parser = value(hosts), help_heading = LISTED)]
+        pub nodelist: Option<Names>,
+        /// Show jobs that requested these features
+        #[arg(short = 'C', long, value_name = "FEATURES", help_heading = LISTED)]
+        pub constraints: Vec<String>,
+        /// Show jobs with these reasons
+        #[arg(short = 'R', long, value_name = "REASONS", help_heading = LISTED)]
+        pub reason: Vec<String>,
+        /// Show jobs with this number of CPUs: N or MIN-MAX
+        #[arg(short = 'I', long, value_name = "RANGE", value_parser = named(range), help_heading = LISTED)]
+        pub ncpus: Option<Range>,
+        /// Show jobs with this number of nodes: N or MIN-MAX
+        #[arg(short = 'i', long, value_name = "RANGE", value_parser = named(range), help_heading = LISTED)]
+        pub nnodes: Option<Range>,
+        /// Show jobs with this time limit or, if -K is given, at least this limit
+        #[arg(short = 'k', long, value_name = "TIME", value_parser = named(slotd_parse::time::parse_limit_for), help_heading = LISTED)]
+        pub timelimit_min: Option<Limit>,
+        /// With -k, show jobs with at most this time limit
+        #[arg(short = 'K', long, value_name = "TIME", value_parser = named(slotd_parse::time::parse_limit_for), help_heading = LISTED)]
+        pub timelimit_max: Option<Limit>,
+        /// Show jobs that existed after this time; the default is midnight, or 1970 with -j
+        #[arg(short = 'S', long, value_name = "TIME", help_heading = LISTED)]
+        pub starttime: Option<String>,
+        /// Show jobs that existed before this time; the default is now
+        #[arg(short = 'E', long, value_name = "TIME", help_heading = LISTED)]
+        pub endtime: Option<String>,
+        /// Clip start and end times to this window
+        #[arg(short = 'T', long, help_heading = LISTED)]
+        pub truncate: bool,
+        /// Show earlier runs of requeued jobs too
+        #[arg(short = 'D', long, help_heading = LISTED)]
+        pub duplicates: bool,
+        /// Print a row for each array task
+        #[arg(long, help_heading = LISTED)]
+        pub array: bool,
+        /// Omit steps
+        #[arg(short = 'X', long, help_heading = LISTED)]
+        pub allocations: bool,
+        /// Set the fields: jobid,state%20,jobname%-14
+        #[arg(short = 'o', long, value_name = "FIELDS", help_heading = SHOWN)]
+        pub format: Vec<String>,
+        /// List the fields
+        #[arg(short = 'e', long, alias = "helpFormat", alias = "help-fields", help_heading = SHOWN)]
+        pub helpformat: bool,
+        /// Print all fields
+        #[arg(short, long, help_heading = SHOWN)]
+        pub long: bool,
+        /// Print only the ID, state and exit code
+        #[arg(short, long, help_heading = SHOWN)]
+        pub brief: bool,
+        /// Omit the header
+        #[arg(short, long, help_heading = SHOWN)]
+        pub noheader: bool,
+        #[command(flatten)]
+        pub lines: LineOpts,
+        /// Separate fields with this text, with -p or -P
+        #[arg(long, value_name = "TEXT", help_heading = SHOWN)]
+        pub delimiter: Option<String>,
+        /// Print sizes in this unit: K, M, G, T or P
+        #[arg(long, alias = "unit", value_name = "UNIT", value_parser = value(unit), help_heading = SHOWN)]
+        pub units: Option<char>,
+        /// Do not convert units
+        #[arg(long, help_heading = SHOWN)]
+        pub noconvert: bool,
+        #[command(flatten, next_help_heading = SHOWN)]
+        pub data: DataOpts,
+        /// Print the batch scripts of the jobs
+        #[arg(short = 'B', long, help_heading = SHOWN)]
+        pub batch_script: bool,
+        /// Print the environments of the jobs
+        #[arg(long, help_heading = SHOWN)]
+        pub env_vars: bool,
+        /// Start and end of the window, with sacct's defaults. Without an end, it is the daemon's
+        /// current time
+        #[arg(skip)]
+        pub window: (Timestamp, Option<Timestamp>),
+        /// An empty list was given, as in `--name=`
+        #[arg(skip)]
+        pub matches_nothing: bool,
+        /// The view selected by `-o`, `-b` and `-l`
+        #[arg(skip)]
+        pub view: SacctFormat,
+    }
 }
 
 /// An inclusive range of numbers.

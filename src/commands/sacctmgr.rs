@@ -7,6 +7,7 @@ use crate::args::choices::{self, Applet, definition};
 use crate::args::error::{CliError, Mark};
 use crate::args::getopt::Operands;
 use crate::args::origin::Origin;
+use crate::args::table::options;
 use crate::commands::pages::texts;
 use clap::Args;
 use slotd_parse::error::shown;
@@ -29,48 +30,50 @@ const APPLET: Applet = Applet {
     examples: &[],
 };
 
-#[derive(Debug, Clone, Default, Args)]
-pub struct Sacctmgr {
-    /// Print this help
-    #[arg(short, long)]
-    pub help: bool,
-    /// Print a one-line usage summary
-    #[arg(long)]
-    pub usage: bool,
-    /// Print the version
-    #[arg(short = 'V', long)]
-    pub version: bool,
-    /// Print more details; may be repeated
-    #[arg(short, long, action = clap::ArgAction::Count)]
-    pub verbose: u8,
-    /// Accepted for compatibility; nothing can be changed
-    #[arg(short, long)]
-    pub immediate: bool,
-    /// Omit the header
-    #[arg(short, long)]
-    pub noheader: bool,
-    /// Print one line per record, as slotd always does
-    #[arg(short, long)]
-    pub oneliner: bool,
-    /// Separate values with | and end each line with |
-    #[arg(short, long, overrides_with = "parsable2")]
-    pub parsable: bool,
-    /// Separate values with |
-    #[arg(short = 'P', long, overrides_with = "parsable")]
-    pub parsable2: bool,
-    /// Suppress informational messages
-    #[arg(short = 'Q', long)]
-    pub quiet: bool,
-    /// Change nothing, as slotd always does
-    #[arg(short, long)]
-    pub readonly: bool,
-    /// Add the columns of associations to those of users and accounts
-    #[arg(short = 's', long)]
-    pub associations: bool,
-    /// show or list, then an entity (user, account, association, cluster, qos, tres, …), optionally
-    /// names and format=COLUMNS
-    #[arg(value_name = "WORD")]
-    pub operands: Vec<String>,
+options! {
+    #[derive(Debug, Clone, Default, Args)]
+    pub struct Sacctmgr {
+        /// Print this help
+        #[arg(short, long)]
+        pub help: bool,
+        /// Print a one-line usage summary
+        #[arg(long)]
+        pub usage: bool,
+        /// Print the version
+        #[arg(short = 'V', long)]
+        pub version: bool,
+        /// Print more details; may be repeated
+        #[arg(short, long, action = clap::ArgAction::Count)]
+        pub verbose: u8,
+        /// Accepted for compatibility; nothing can be changed
+        #[arg(short, long)]
+        pub immediate: bool,
+        /// Omit the header
+        #[arg(short, long)]
+        pub noheader: bool,
+        /// Print one line per record, as slotd always does
+        #[arg(short, long)]
+        pub oneliner: bool,
+        /// Separate values with | and end each line with |
+        #[arg(short, long, overrides_with = "parsable2")]
+        pub parsable: bool,
+        /// Separate values with |
+        #[arg(short = 'P', long, overrides_with = "parsable")]
+        pub parsable2: bool,
+        /// Suppress informational messages
+        #[arg(short = 'Q', long)]
+        pub quiet: bool,
+        /// Change nothing, as slotd always does
+        #[arg(short, long)]
+        pub readonly: bool,
+        /// Add the columns of associations to those of users and accounts
+        #[arg(short = 's', long)]
+        pub associations: bool,
+        /// show or list, then an entity (user, account, association, cluster, qos, tres, …), optionally
+        /// names and format=COLUMNS
+        #[arg(value_name = "WORD")]
+        pub operands: Vec<String>,
+    }
 }
 
 /// A parsed `show` command.

@@ -15,6 +15,7 @@ use crate::args::job_values::immediate;
 use crate::args::options::JobOpts;
 use crate::args::origin::Origin;
 use crate::args::submit::{Submission, own_batch_tasks, submit_line};
+use crate::args::table::options;
 use crate::args::value::value;
 use crate::args::{extra, variables};
 use crate::client::connection::{ClientError, Connection};
@@ -66,35 +67,37 @@ const BELL_AFTER: Duration = Duration::from_secs(10);
 /// The number of bytes of a script to search for commands that start several tasks.
 const MAX_SCRIPT: u64 = 1 << 20;
 
-#[derive(Debug, Clone, Default, Args)]
-pub struct Salloc {
-    #[command(flatten)]
-    pub job: JobOpts,
-    /// Fail unless the resources are available within this many seconds (immediately if no value is
-    /// given)
-    #[arg(short = 'I', long, value_name = "SECONDS", num_args = 0..=1, require_equals = true, default_missing_value = "0", value_parser = value(immediate), help_heading = WHEN)]
-    pub immediate: Option<u64>,
-    /// Return once the allocation is granted, without running a command
-    #[arg(long, help_heading = DOES)]
-    pub no_shell: bool,
-    /// Ring the terminal's bell when the allocation is granted
-    #[arg(long, overrides_with = "no_bell", help_heading = DOES)]
-    pub bell: bool,
-    /// Do not ring the bell
-    #[arg(long, overrides_with = "bell", help_heading = DOES)]
-    pub no_bell: bool,
-    /// The command and its arguments; the default is your shell
-    #[arg(value_name = "COMMAND [ARGS]")]
-    pub command: Vec<String>,
-    /// The resulting job
-    #[arg(skip)]
-    pub request: JobRequest,
-    /// The given options by name, for `-v`
-    #[arg(skip)]
-    pub defined: Vec<(String, String)>,
-    /// The `SLURM_*` variables for options without effect, which its processes may read
-    #[arg(skip)]
-    pub idle_variables: Vec<(&'static str, String)>,
+options! {
+    #[derive(Debug, Clone, Default, Args)]
+    pub struct Salloc {
+        #[command(flatten)]
+        pub job: JobOpts,
+        /// Fail unless the resources are available within this many seconds (immediately if no value is
+        /// given)
+        #[arg(short = 'I', long, value_name = "SECONDS", num_args = 0..=1, require_equals = true, default_missing_value = "0", value_parser = value(immediate), help_heading = WHEN)]
+        pub immediate: Option<u64>,
+        /// Return once the allocation is granted, without running a command
+        #[arg(long, help_heading = DOES)]
+        pub no_shell: bool,
+        /// Ring the terminal's bell when the allocation is granted
+        #[arg(long, overrides_with = "no_bell", help_heading = DOES)]
+        pub bell: bool,
+        /// Do not ring the bell
+        #[arg(long, overrides_with = "bell", help_heading = DOES)]
+        pub no_bell: bool,
+        /// The command and its arguments; the default is your shell
+        #[arg(value_name = "COMMAND [ARGS]")]
+        pub command: Vec<String>,
+        /// The resulting job
+        #[arg(skip)]
+        pub request: JobRequest,
+        /// The given options by name, for `-v`
+        #[arg(skip)]
+        pub defined: Vec<(String, String)>,
+        /// The `SLURM_*` variables for options without effect, which its processes may read
+        #[arg(skip)]
+        pub idle_variables: Vec<(&'static str, String)>,
+    }
 }
 
 impl Salloc {

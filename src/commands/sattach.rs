@@ -6,6 +6,7 @@ use crate::args::error::CliError;
 use crate::args::getopt::Operands;
 use crate::args::options::CommonOpts;
 use crate::args::origin::Origin;
+use crate::args::table::options;
 use crate::args::value::{named, value};
 use crate::client::attach::{JoinError, Joining, attach};
 use crate::commands::pages::texts;
@@ -32,37 +33,39 @@ const APPLET: Applet = Applet {
     examples: &[("sattach 12.0", "show the output of a step and send input to it")],
 };
 
-#[derive(Debug, Clone, Default, Args)]
-pub struct Sattach {
-    #[command(flatten)]
-    pub common: CommonOpts,
-    /// Print this help
-    #[arg(short = 'h', long)]
-    pub help: bool,
-    /// Show standard error of this task only
-    #[arg(long, value_name = "TASK", value_parser = named(slotd_parse::count::parse_or_zero))]
-    pub error_filter: Option<u32>,
-    /// Send standard input to this task only
-    #[arg(long, value_name = "TASK", value_parser = named(slotd_parse::count::parse_or_zero))]
-    pub input_filter: Option<u32>,
-    /// Prefix each line of output with the task number
-    #[arg(short, long)]
-    pub label: bool,
-    /// Print where the tasks run, without attaching
-    #[arg(long)]
-    pub layout: bool,
-    /// Show standard output of this task only
-    #[arg(long, value_name = "TASK", value_parser = named(slotd_parse::count::parse_or_zero))]
-    pub output_filter: Option<u32>,
-    /// Attach to the step's pseudo terminal
-    #[arg(long)]
-    pub pty: bool,
-    /// Suppress informational messages
-    #[arg(short = 'Q', long)]
-    pub quiet: bool,
-    /// The step: 12.0
-    #[arg(value_name = "JOB.STEP", value_parser = value(step_of))]
-    pub operands: Vec<JobRef>,
+options! {
+    #[derive(Debug, Clone, Default, Args)]
+    pub struct Sattach {
+        #[command(flatten)]
+        pub common: CommonOpts,
+        /// Print this help
+        #[arg(short = 'h', long)]
+        pub help: bool,
+        /// Show standard error of this task only
+        #[arg(long, value_name = "TASK", value_parser = named(slotd_parse::count::parse_or_zero))]
+        pub error_filter: Option<u32>,
+        /// Send standard input to this task only
+        #[arg(long, value_name = "TASK", value_parser = named(slotd_parse::count::parse_or_zero))]
+        pub input_filter: Option<u32>,
+        /// Prefix each line of output with the task number
+        #[arg(short, long)]
+        pub label: bool,
+        /// Print where the tasks run, without attaching
+        #[arg(long)]
+        pub layout: bool,
+        /// Show standard output of this task only
+        #[arg(long, value_name = "TASK", value_parser = named(slotd_parse::count::parse_or_zero))]
+        pub output_filter: Option<u32>,
+        /// Attach to the step's pseudo terminal
+        #[arg(long)]
+        pub pty: bool,
+        /// Suppress informational messages
+        #[arg(short = 'Q', long)]
+        pub quiet: bool,
+        /// The step: 12.0
+        #[arg(value_name = "JOB.STEP", value_parser = value(step_of))]
+        pub operands: Vec<JobRef>,
+    }
 }
 
 /// Parses a step ID. A job ID alone means its first step.

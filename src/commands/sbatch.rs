@@ -22,6 +22,7 @@ use crate::args::job_values::{Limits, open_mode};
 use crate::args::options::JobOpts;
 use crate::args::origin::Origin;
 use crate::args::submit::{Submission, base_name, given, own_batch_tasks};
+use crate::args::table::options;
 use crate::args::value::{Maybe, unless_empty, value};
 use crate::args::{extra, variables};
 use crate::client::connection::{ClientError, Connection, reopen};
@@ -74,67 +75,69 @@ pub(super) const APPLET: Applet = Applet {
     ],
 };
 
-#[derive(Debug, Clone, Default, Args)]
-pub struct Sbatch {
-    /// Run this command instead of a script
-    #[arg(long, value_name = "COMMAND", help_heading = RUNS)]
-    pub wrap: Option<String>,
-    /// Submit a job array: 0-7, 1,3,5-9:2, with %N at most N at once
-    #[arg(short, long, value_name = "INDEXES", value_parser = unless_empty(slotd_parse::array::parse), help_heading = RUNS)]
-    pub array: Option<Maybe<ArraySpec>>,
-    #[command(flatten)]
-    pub job: JobOpts,
-    /// Run in a copy of the current git work tree, unaffected by later changes
-    #[arg(long, help_heading = RUNS)]
-    pub snapshot: bool,
-    /// Set the environment of the job: ALL, NONE, NIL, or names and NAME=VALUE
-    #[arg(long, value_name = "NAMES", value_parser = value(job_env::export), help_heading = RUNS)]
-    pub export: Option<ExportOption>,
-    /// Read NAME=VALUE entries for the job's environment from this file or descriptor
-    #[arg(long, value_name = "FILE", help_heading = RUNS)]
-    pub export_file: Option<String>,
-    /// Propagate resource limits of this shell to the job: ALL, NONE, or names (CORE,NOFILE)
-    #[arg(long, value_name = "LIMITS", num_args = 0..=1, require_equals = true, default_missing_value = "ALL", value_parser = value(slotd_parse::propagate::parse), help_heading = RUNS)]
-    pub propagate: Option<Limits>,
-    /// Requeue the job once if it fails
-    #[arg(long, overrides_with = "no_requeue", help_heading = WHEN)]
-    pub requeue: bool,
-    /// Never requeue the job
-    #[arg(long, overrides_with = "requeue", help_heading = WHEN)]
-    pub no_requeue: bool,
-    /// Set the file for standard output; %j job, %A array, %a task, %x name, %u user, %N host
-    #[arg(short, long, value_name = "PATTERN", help_heading = NEWS)]
-    pub output: Option<String>,
-    /// Set the file for standard error; the default is the output file
-    #[arg(short, long, value_name = "PATTERN", help_heading = NEWS)]
-    pub error: Option<String>,
-    /// Set the file for standard input
-    #[arg(short, long, value_name = "PATTERN", help_heading = NEWS)]
-    pub input: Option<String>,
-    /// Open existing output files in this mode: append or truncate
-    #[arg(long, value_name = "MODE", value_parser = value(open_mode), help_heading = NEWS)]
-    pub open_mode: Option<OpenMode>,
-    /// Print only the job ID
-    #[arg(long, help_heading = DOES)]
-    pub parsable: bool,
-    /// Print when the job would start, without submitting it
-    #[arg(long, help_heading = DOES)]
-    pub test_only: bool,
-    /// Wait for the job to end and exit with its exit code
-    #[arg(short = 'W', long, help_heading = DOES)]
-    pub wait: bool,
-    /// The script and its arguments; the default is standard input
-    #[arg(value_name = "SCRIPT [ARGS]")]
-    pub operands: Vec<String>,
-    /// The resulting job
-    #[arg(skip)]
-    pub request: JobRequest,
-    /// The script, and the environment of the job before the daemon adds `SLURM_*`
-    #[arg(skip)]
-    pub texts: LaunchTexts,
-    /// The given options by name, for `-v`
-    #[arg(skip)]
-    pub defined: Vec<(String, String)>,
+options! {
+    #[derive(Debug, Clone, Default, Args)]
+    pub struct Sbatch {
+        /// Run this command instead of a script
+        #[arg(long, value_name = "COMMAND", help_heading = RUNS)]
+        pub wrap: Option<String>,
+        /// Submit a job array: 0-7, 1,3,5-9:2, with %N at most N at once
+        #[arg(short, long, value_name = "INDEXES", value_parser = unless_empty(slotd_parse::array::parse), help_heading = RUNS)]
+        pub array: Option<Maybe<ArraySpec>>,
+        #[command(flatten)]
+        pub job: JobOpts,
+        /// Run in a copy of the current git work tree, unaffected by later changes
+        #[arg(long, help_heading = RUNS)]
+        pub snapshot: bool,
+        /// Set the environment of the job: ALL, NONE, NIL, or names and NAME=VALUE
+        #[arg(long, value_name = "NAMES", value_parser = value(job_env::export), help_heading = RUNS)]
+        pub export: Option<ExportOption>,
+        /// Read NAME=VALUE entries for the job's environment from this file or descriptor
+        #[arg(long, value_name = "FILE", help_heading = RUNS)]
+        pub export_file: Option<String>,
+        /// Propagate resource limits of this shell to the job: ALL, NONE, or names (CORE,NOFILE)
+        #[arg(long, value_name = "LIMITS", num_args = 0..=1, require_equals = true, default_missing_value = "ALL", value_parser = value(slotd_parse::propagate::parse), help_heading = RUNS)]
+        pub propagate: Option<Limits>,
+        /// Requeue the job once if it fails
+        #[arg(long, overrides_with = "no_requeue", help_heading = WHEN)]
+        pub requeue: bool,
+        /// Never requeue the job
+        #[arg(long, overrides_with = "requeue", help_heading = WHEN)]
+        pub no_requeue: bool,
+        /// Set the file for standard output; %j job, %A array, %a task, %x name, %u user, %N host
+        #[arg(short, long, value_name = "PATTERN", help_heading = NEWS)]
+        pub output: Option<String>,
+        /// Set the file for standard error; the default is the output file
+        #[arg(short, long, value_name = "PATTERN", help_heading = NEWS)]
+        pub error: Option<String>,
+        /// Set the file for standard input
+        #[arg(short, long, value_name = "PATTERN", help_heading = NEWS)]
+        pub input: Option<String>,
+        /// Open existing output files in this mode: append or truncate
+        #[arg(long, value_name = "MODE", value_parser = value(open_mode), help_heading = NEWS)]
+        pub open_mode: Option<OpenMode>,
+        /// Print only the job ID
+        #[arg(long, help_heading = DOES)]
+        pub parsable: bool,
+        /// Print when the job would start, without submitting it
+        #[arg(long, help_heading = DOES)]
+        pub test_only: bool,
+        /// Wait for the job to end and exit with its exit code
+        #[arg(short = 'W', long, help_heading = DOES)]
+        pub wait: bool,
+        /// The script and its arguments; the default is standard input
+        #[arg(value_name = "SCRIPT [ARGS]")]
+        pub operands: Vec<String>,
+        /// The resulting job
+        #[arg(skip)]
+        pub request: JobRequest,
+        /// The script, and the environment of the job before the daemon adds `SLURM_*`
+        #[arg(skip)]
+        pub texts: LaunchTexts,
+        /// The given options by name, for `-v`
+        #[arg(skip)]
+        pub defined: Vec<(String, String)>,
+    }
 }
 
 /// An input of sbatch.

@@ -7,6 +7,7 @@ use crate::args::extra;
 use crate::args::getopt::Operands;
 use crate::args::options::CommonOpts;
 use crate::args::origin::Origin;
+use crate::args::table::options;
 use crate::args::value::value;
 use crate::commands::pages::texts;
 use clap::Args;
@@ -42,25 +43,27 @@ const APPLET: Applet = Applet {
     )],
 };
 
-#[derive(Debug, Clone, Default, Args)]
-pub struct Sbcast {
-    #[command(flatten)]
-    pub common: CommonOpts,
-    /// Print this help
-    #[arg(long)]
-    pub help: bool,
-    /// Replace an existing file
-    #[arg(short, long)]
-    pub force: bool,
-    /// Set the job; the default inside a job is that job
-    #[arg(short, long, value_name = "JOB", value_parser = value(job))]
-    pub jobid: Option<JobRef>,
-    /// Keep the file's mode and times
-    #[arg(short, long)]
-    pub preserve: bool,
-    /// The file and the name of the copy
-    #[arg(value_name = "SOURCE DEST")]
-    pub operands: Vec<String>,
+options! {
+    #[derive(Debug, Clone, Default, Args)]
+    pub struct Sbcast {
+        #[command(flatten)]
+        pub common: CommonOpts,
+        /// Print this help
+        #[arg(long)]
+        pub help: bool,
+        /// Replace an existing file
+        #[arg(short, long)]
+        pub force: bool,
+        /// Set the job; the default inside a job is that job
+        #[arg(short, long, value_name = "JOB", value_parser = value(job))]
+        pub jobid: Option<JobRef>,
+        /// Keep the file's mode and times
+        #[arg(short, long)]
+        pub preserve: bool,
+        /// The file and the name of the copy
+        #[arg(value_name = "SOURCE DEST")]
+        pub operands: Vec<String>,
+    }
 }
 
 fn job(text: &str) -> Result<JobRef, CliError> {

@@ -10,6 +10,7 @@ use crate::args::getopt::Operands;
 use crate::args::headings::{DONE, WHICH};
 use crate::args::options::CommonOpts;
 use crate::args::origin::Origin;
+use crate::args::table::options;
 use crate::args::value::{Names, hosts, names, value};
 use crate::commands::pages::texts;
 use clap::Args;
@@ -61,61 +62,63 @@ const APPLET: Applet = Applet {
     ],
 };
 
-#[derive(Debug, Clone, Default, Args)]
-pub struct Scancel {
-    /// Print this help
-    #[arg(long)]
-    pub help: bool,
-    #[command(flatten)]
-    pub common: CommonOpts,
-    /// Do not report jobs that have already ended
-    #[arg(short = 'Q', long)]
-    pub quiet: bool,
-    /// Select jobs with this name
-    #[arg(short, long, alias = "jobname", value_name = "NAME", value_parser = value(names), help_heading = WHICH)]
-    pub name: Option<Names>,
-    /// Select jobs of this user
-    #[arg(short, long, value_name = "USER", value_parser = value(names), help_heading = WHICH)]
-    pub user: Option<Names>,
-    /// Select your own jobs
-    #[arg(long, help_heading = WHICH)]
-    pub me: bool,
-    /// Select jobs in this state: PENDING, RUNNING or SUSPENDED
-    #[arg(short = 't', long, alias = "states", value_name = "STATE", value_parser = value(states), help_heading = WHICH)]
-    pub state: Option<States>,
-    /// Select jobs in this partition
-    #[arg(short, long, value_name = "NAME", value_parser = value(names), help_heading = WHICH)]
-    pub partition: Option<Names>,
-    /// Select jobs of this account
-    #[arg(short = 'A', long, value_name = "NAME", value_parser = value(names), help_heading = WHICH)]
-    pub account: Option<Names>,
-    /// Select jobs with this quality of service
-    #[arg(short, long, value_name = "NAME", value_parser = value(names), help_heading = WHICH)]
-    pub qos: Option<Names>,
-    /// Select jobs on these hosts
-    #[arg(short = 'w', long, value_name = "HOSTS", value_parser = value(hosts), help_heading = WHICH)]
-    pub nodelist: Option<Names>,
-    /// Select jobs in this reservation
-    #[arg(short = 'R', long, value_name = "NAME", value_parser = value(names), help_heading = WHICH)]
-    pub reservation: Option<Names>,
-    /// Select jobs with this workload characterization key
-    #[arg(long, value_name = "KEY", value_parser = value(names), help_heading = WHICH)]
-    pub wckey: Option<Names>,
-    /// Send this signal instead of cancelling
-    #[arg(short, long, value_name = "SIGNAL", value_parser = value(signal), help_heading = DONE)]
-    pub signal: Option<i32>,
-    /// Signal only the batch shell
-    #[arg(short, long, help_heading = DONE)]
-    pub batch: bool,
-    /// Signal the batch shell as well as the steps
-    #[arg(short, long, help_heading = DONE)]
-    pub full: bool,
-    /// Ask for confirmation before each job or step
-    #[arg(short, long, help_heading = DONE)]
-    pub interactive: bool,
-    /// Jobs and steps: 12, 12_3, 12_[3-9], 12.0
-    #[arg(value_name = "JOB", value_parser = value(jobs))]
-    pub operands: Vec<Jobs>,
+options! {
+    #[derive(Debug, Clone, Default, Args)]
+    pub struct Scancel {
+        /// Print this help
+        #[arg(long)]
+        pub help: bool,
+        #[command(flatten)]
+        pub common: CommonOpts,
+        /// Do not report jobs that have already ended
+        #[arg(short = 'Q', long)]
+        pub quiet: bool,
+        /// Select jobs with this name
+        #[arg(short, long, alias = "jobname", value_name = "NAME", value_parser = value(names), help_heading = WHICH)]
+        pub name: Option<Names>,
+        /// Select jobs of this user
+        #[arg(short, long, value_name = "USER", value_parser = value(names), help_heading = WHICH)]
+        pub user: Option<Names>,
+        /// Select your own jobs
+        #[arg(long, help_heading = WHICH)]
+        pub me: bool,
+        /// Select jobs in this state: PENDING, RUNNING or SUSPENDED
+        #[arg(short = 't', long, alias = "states", value_name = "STATE", value_parser = value(states), help_heading = WHICH)]
+        pub state: Option<States>,
+        /// Select jobs in this partition
+        #[arg(short, long, value_name = "NAME", value_parser = value(names), help_heading = WHICH)]
+        pub partition: Option<Names>,
+        /// Select jobs of this account
+        #[arg(short = 'A', long, value_name = "NAME", value_parser = value(names), help_heading = WHICH)]
+        pub account: Option<Names>,
+        /// Select jobs with this quality of service
+        #[arg(short, long, value_name = "NAME", value_parser = value(names), help_heading = WHICH)]
+        pub qos: Option<Names>,
+        /// Select jobs on these hosts
+        #[arg(short = 'w', long, value_name = "HOSTS", value_parser = value(hosts), help_heading = WHICH)]
+        pub nodelist: Option<Names>,
+        /// Select jobs in this reservation
+        #[arg(short = 'R', long, value_name = "NAME", value_parser = value(names), help_heading = WHICH)]
+        pub reservation: Option<Names>,
+        /// Select jobs with this workload characterization key
+        #[arg(long, value_name = "KEY", value_parser = value(names), help_heading = WHICH)]
+        pub wckey: Option<Names>,
+        /// Send this signal instead of cancelling
+        #[arg(short, long, value_name = "SIGNAL", value_parser = value(signal), help_heading = DONE)]
+        pub signal: Option<i32>,
+        /// Signal only the batch shell
+        #[arg(short, long, help_heading = DONE)]
+        pub batch: bool,
+        /// Signal the batch shell as well as the steps
+        #[arg(short, long, help_heading = DONE)]
+        pub full: bool,
+        /// Ask for confirmation before each job or step
+        #[arg(short, long, help_heading = DONE)]
+        pub interactive: bool,
+        /// Jobs and steps: 12, 12_3, 12_[3-9], 12.0
+        #[arg(value_name = "JOB", value_parser = value(jobs))]
+        pub operands: Vec<Jobs>,
+    }
 }
 
 type Jobs = Vec<JobRef>;

@@ -19,6 +19,8 @@ use crate::args::extra;
 use crate::args::getopt::Operands;
 use crate::args::options::CommonOpts;
 use crate::args::origin::Origin;
+use crate::args::table::options;
+use crate::args::value::{Parse, Why};
 use crate::commands::pages::texts;
 use clap::Args;
 use clap::builder::{PossibleValue, StringValueParser, TypedValueParser};
@@ -50,21 +52,23 @@ const APPLET: Applet = Applet {
     ],
 };
 
-#[derive(Debug, Clone, Default, Args)]
-pub struct Scontrol {
-    #[command(flatten)]
-    pub common: CommonOpts,
-    /// Print this help
-    #[arg(short, long)]
-    pub help: bool,
-    #[command(flatten)]
-    pub output: OutputOpts,
-    /// The command to run; without one, commands are read from standard input, one per line
-    #[arg(value_name = "COMMAND", value_parser = VerbParser)]
-    pub words: Vec<String>,
-    /// The parsed command
-    #[arg(skip)]
-    pub command: Command,
+options! {
+    #[derive(Debug, Clone, Default, Args)]
+    pub struct Scontrol {
+        #[command(flatten)]
+        pub common: CommonOpts,
+        /// Print this help
+        #[arg(short, long)]
+        pub help: bool,
+        #[command(flatten)]
+        pub output: OutputOpts,
+        /// The command to run; without one, commands are read from standard input, one per line
+        #[arg(value_name = "COMMAND", value_parser = VerbParser)]
+        pub words: Vec<String>,
+        /// The parsed command
+        #[arg(skip)]
+        pub command: Command,
+    }
 }
 
 /// Parses the words after a verb.
@@ -168,6 +172,12 @@ impl TypedValueParser for VerbParser {
 
     fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
         Some(Box::new(verbs().map(|(name, about)| PossibleValue::new(name).help(about))))
+    }
+}
+
+impl Parse<String> for VerbParser {
+    fn parse(&self, text: &str, _: &str) -> Result<String, Why> {
+        Ok(text.to_owned())
     }
 }
 

@@ -9,6 +9,7 @@ use crate::args::error::{CliError, Mark};
 use crate::args::getopt::Operands;
 use crate::args::options::CommonOpts;
 use crate::args::origin::Origin;
+use crate::args::table::options;
 use crate::commands::pages::texts;
 use clap::Args;
 use slotd_model::{JobId, Refusal};
@@ -46,28 +47,30 @@ const APPLET: Applet = Applet {
     ],
 };
 
-#[derive(Debug, Clone, Default, Args)]
-struct Scrontab {
-    /// Edit the crontab with VISUAL, EDITOR or vi
-    #[arg(short = 'e')]
-    edit: bool,
-    /// Print the crontab
-    #[arg(short = 'l')]
-    list: bool,
-    /// Remove the crontab
-    #[arg(short = 'r')]
-    remove: bool,
-    /// Act on the crontab of this user, who must be you
-    #[arg(short = 'u', value_name = "USER")]
-    user: Option<String>,
-    #[command(flatten)]
-    common: CommonOpts,
-    /// Print this help
-    #[arg(long)]
-    help: bool,
-    /// The new crontab; - is standard input
-    #[arg(value_name = "FILE")]
-    operands: Vec<String>,
+options! {
+    #[derive(Debug, Clone, Default, Args)]
+    pub(super) struct Scrontab {
+        /// Edit the crontab with VISUAL, EDITOR or vi
+        #[arg(short = 'e')]
+        edit: bool,
+        /// Print the crontab
+        #[arg(short = 'l')]
+        list: bool,
+        /// Remove the crontab
+        #[arg(short = 'r')]
+        remove: bool,
+        /// Act on the crontab of this user, who must be you
+        #[arg(short = 'u', value_name = "USER")]
+        user: Option<String>,
+        #[command(flatten)]
+        common: CommonOpts,
+        /// Print this help
+        #[arg(long)]
+        help: bool,
+        /// The new crontab; - is standard input
+        #[arg(value_name = "FILE")]
+        operands: Vec<String>,
+    }
 }
 
 /// The maximum size of a crontab, in bytes.

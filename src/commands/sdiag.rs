@@ -7,6 +7,7 @@ use crate::args::error::CliError;
 use crate::args::getopt::Operands;
 use crate::args::options::{CommonOpts, DataOpts};
 use crate::args::origin::Origin;
+use crate::args::table::options;
 use crate::args::{choices, extra};
 use crate::commands::pages::texts;
 use clap::Args;
@@ -33,27 +34,29 @@ const APPLET: Applet = Applet {
     examples: &[("sdiag", "statistics since the daemon started")],
 };
 
-#[derive(Debug, Clone, Default, Args)]
-pub struct Sdiag {
-    #[command(flatten)]
-    pub common: CommonOpts,
-    /// Print this help
-    #[arg(short, long)]
-    pub help: bool,
-    #[command(flatten)]
-    pub data: DataOpts,
-    /// Reset the counters to zero
-    #[arg(short, long)]
-    pub reset: bool,
-    /// Sort the requests by number
-    #[arg(short = 'i', long, overrides_with_all = ["sort_by_time", "sort_by_time2"])]
-    pub sort_by_id: bool,
-    /// Sort the requests by the total time of each kind
-    #[arg(short = 't', long, overrides_with_all = ["sort_by_id", "sort_by_time2"])]
-    pub sort_by_time: bool,
-    /// Sort the requests by the mean time of each kind
-    #[arg(short = 'T', long, overrides_with_all = ["sort_by_id", "sort_by_time"])]
-    pub sort_by_time2: bool,
+options! {
+    #[derive(Debug, Clone, Default, Args)]
+    pub struct Sdiag {
+        #[command(flatten)]
+        pub common: CommonOpts,
+        /// Print this help
+        #[arg(short, long)]
+        pub help: bool,
+        #[command(flatten)]
+        pub data: DataOpts,
+        /// Reset the counters to zero
+        #[arg(short, long)]
+        pub reset: bool,
+        /// Sort the requests by number
+        #[arg(short = 'i', long, overrides_with_all = ["sort_by_time", "sort_by_time2"])]
+        pub sort_by_id: bool,
+        /// Sort the requests by the total time of each kind
+        #[arg(short = 't', long, overrides_with_all = ["sort_by_id", "sort_by_time2"])]
+        pub sort_by_time: bool,
+        /// Sort the requests by the mean time of each kind
+        #[arg(short = 'T', long, overrides_with_all = ["sort_by_id", "sort_by_time"])]
+        pub sort_by_time2: bool,
+    }
 }
 
 pub fn parse(argv: &[OsString], origin: &Origin) -> Result<Sdiag, CliError> {

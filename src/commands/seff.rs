@@ -7,6 +7,7 @@ use crate::args::choices::{self, Applet, definition};
 use crate::args::error::{CliError, Mark};
 use crate::args::getopt::Operands;
 use crate::args::origin::Origin;
+use crate::args::table::options;
 use crate::args::value::value;
 use crate::commands::pages::texts;
 use crate::tui::plot;
@@ -42,23 +43,25 @@ const APPLET: Applet = Applet {
 /// The exit code for an unknown job.
 const NOT_FOUND: u8 = 2;
 
-#[derive(Debug, Clone, Default, Args)]
-pub struct Seff {
-    /// Print this help
-    #[arg(short, long)]
-    pub help: bool,
-    /// Print the version
-    #[arg(short = 'v', long)]
-    pub version: bool,
-    /// Plot resource usage over time, which is the default for a single job on a terminal
-    #[arg(long)]
-    pub plot: bool,
-    /// Print the raw values behind the efficiencies
-    #[arg(short, long)]
-    pub debug: bool,
-    /// The jobs: 12, 12_3
-    #[arg(value_name = "JOB", value_parser = value(jobs))]
-    pub operands: Vec<Jobs>,
+options! {
+    #[derive(Debug, Clone, Default, Args)]
+    pub struct Seff {
+        /// Print this help
+        #[arg(short, long)]
+        pub help: bool,
+        /// Print the version
+        #[arg(short = 'v', long)]
+        pub version: bool,
+        /// Plot resource usage over time, which is the default for a single job on a terminal
+        #[arg(long)]
+        pub plot: bool,
+        /// Print the raw values behind the efficiencies
+        #[arg(short, long)]
+        pub debug: bool,
+        /// The jobs: 12, 12_3
+        #[arg(value_name = "JOB", value_parser = value(jobs))]
+        pub operands: Vec<Jobs>,
+    }
 }
 
 type Jobs = Vec<JobRef>;

@@ -9,6 +9,7 @@ use crate::args::getopt::Operands;
 use crate::args::headings::{LISTED, SHOWN};
 use crate::args::options::{CommonOpts, DataOpts};
 use crate::args::origin::Origin;
+use crate::args::table::options;
 use crate::args::value::{Names, hosts, named, value};
 use crate::commands::pages::texts;
 use clap::Args;
@@ -46,73 +47,75 @@ const APPLET: Applet = Applet {
     ],
 };
 
-#[derive(Debug, Clone, Default, Args)]
-pub struct Sinfo {
-    /// Print this help
-    #[arg(long)]
-    pub help: bool,
-    #[command(flatten)]
-    pub common: CommonOpts,
-    /// Show only these partitions
-    #[arg(short, long, alias = "partitions", value_name = "NAMES", help_heading = LISTED)]
-    pub partition: Vec<String>,
-    /// Show only these hosts
-    #[arg(short = 'n', long, value_name = "HOSTS", value_parser = value(hosts), help_heading = LISTED)]
-    pub nodes: Option<Names>,
-    /// Show nodes in these states
-    #[arg(short = 't', long, alias = "state", value_name = "STATES", value_parser = value(state), help_heading = LISTED)]
-    pub states: Vec<States>,
-    /// Show only nodes that do not respond
-    #[arg(short, long, help_heading = LISTED)]
-    pub dead: bool,
-    /// Show why nodes are out of use
-    #[arg(short = 'R', long, help_heading = LISTED)]
-    pub list_reasons: bool,
-    /// Print a row for each node
-    #[arg(short = 'N', long = "Node", help_heading = LISTED)]
-    pub node: bool,
-    /// Show reservations
-    #[arg(short = 'T', long, help_heading = LISTED)]
-    pub reservation: bool,
-    /// Print only the number of nodes
-    #[arg(short, long, help_heading = LISTED)]
-    pub summarize: bool,
-    /// Set the columns, by % codes or field names
-    #[arg(short = 'o', long, value_name = "FORMAT", overrides_with = "format_fields", help_heading = SHOWN)]
-    pub format: Option<String>,
-    /// Set the columns, by field names
-    #[arg(
-        id = "format_fields",
-        short = 'O',
-        long = "Format",
-        value_name = "FIELDS",
-        overrides_with = "format",
-        help_heading = SHOWN
-    )]
-    pub format_fields: Option<String>,
-    /// List the fields and codes
-    #[arg(long, alias = "helpFormat", alias = "helpformat2", alias = "helpFormat2", help_heading = SHOWN)]
-    pub helpformat: bool,
-    /// Print the long view
-    #[arg(short, long, help_heading = SHOWN)]
-    pub long: bool,
-    /// Sort the rows by these codes; a - before a code sorts in descending order
-    #[arg(short = 'S', long, value_name = "FIELDS", help_heading = SHOWN)]
-    pub sort: Option<String>,
-    /// Omit the header
-    #[arg(short = 'h', long, help_heading = SHOWN)]
-    pub noheader: bool,
-    /// Print memory in MB
-    #[arg(long, help_heading = SHOWN)]
-    pub noconvert: bool,
-    /// Repeat the output at this interval, in seconds
-    #[arg(short, long, value_name = "SECONDS", value_parser = named(slotd_parse::count::parse), help_heading = SHOWN)]
-    pub iterate: Option<u32>,
-    #[command(flatten, next_help_heading = SHOWN)]
-    pub data: DataOpts,
-    /// The view selected by `-o`, `-O`, `-R`, `-s` and `-l`
-    #[arg(skip)]
-    pub view: SinfoFormat,
+options! {
+    #[derive(Debug, Clone, Default, Args)]
+    pub struct Sinfo {
+        /// Print this help
+        #[arg(long)]
+        pub help: bool,
+        #[command(flatten)]
+        pub common: CommonOpts,
+        /// Show only these partitions
+        #[arg(short, long, alias = "partitions", value_name = "NAMES", help_heading = LISTED)]
+        pub partition: Vec<String>,
+        /// Show only these hosts
+        #[arg(short = 'n', long, value_name = "HOSTS", value_parser = value(hosts), help_heading = LISTED)]
+        pub nodes: Option<Names>,
+        /// Show nodes in these states
+        #[arg(short = 't', long, alias = "state", value_name = "STATES", value_parser = value(state), help_heading = LISTED)]
+        pub states: Vec<States>,
+        /// Show only nodes that do not respond
+        #[arg(short, long, help_heading = LISTED)]
+        pub dead: bool,
+        /// Show why nodes are out of use
+        #[arg(short = 'R', long, help_heading = LISTED)]
+        pub list_reasons: bool,
+        /// Print a row for each node
+        #[arg(short = 'N', long = "Node", help_heading = LISTED)]
+        pub node: bool,
+        /// Show reservations
+        #[arg(short = 'T', long, help_heading = LISTED)]
+        pub reservation: bool,
+        /// Print only the number of nodes
+        #[arg(short, long, help_heading = LISTED)]
+        pub summarize: bool,
+        /// Set the columns, by % codes or field names
+        #[arg(short = 'o', long, value_name = "FORMAT", overrides_with = "format_fields", help_heading = SHOWN)]
+        pub format: Option<String>,
+        /// Set the columns, by field names
+        #[arg(
+            id = "format_fields",
+            short = 'O',
+            long = "Format",
+            value_name = "FIELDS",
+            overrides_with = "format",
+            help_heading = SHOWN
+        )]
+        pub format_fields: Option<String>,
+        /// List the fields and codes
+        #[arg(long, alias = "helpFormat", alias = "helpformat2", alias = "helpFormat2", help_heading = SHOWN)]
+        pub helpformat: bool,
+        /// Print the long view
+        #[arg(short, long, help_heading = SHOWN)]
+        pub long: bool,
+        /// Sort the rows by these codes; a - before a code sorts in descending order
+        #[arg(short = 'S', long, value_name = "FIELDS", help_heading = SHOWN)]
+        pub sort: Option<String>,
+        /// Omit the header
+        #[arg(short = 'h', long, help_heading = SHOWN)]
+        pub noheader: bool,
+        /// Print memory in MB
+        #[arg(long, help_heading = SHOWN)]
+        pub noconvert: bool,
+        /// Repeat the output at this interval, in seconds
+        #[arg(short, long, value_name = "SECONDS", value_parser = named(slotd_parse::count::parse), help_heading = SHOWN)]
+        pub iterate: Option<u32>,
+        #[command(flatten, next_help_heading = SHOWN)]
+        pub data: DataOpts,
+        /// The view selected by `-o`, `-O`, `-R`, `-s` and `-l`
+        #[arg(skip)]
+        pub view: SinfoFormat,
+    }
 }
 
 /// The selected view. `render` parses the text of a format.

@@ -9,6 +9,7 @@ use crate::args::getopt::Operands;
 use crate::args::headings::{LISTED, SHOWN};
 use crate::args::options::CommonOpts;
 use crate::args::origin::Origin;
+use crate::args::table::options;
 use crate::args::value::{job, value};
 use crate::commands::pages::texts;
 use clap::Args;
@@ -37,43 +38,45 @@ const APPLET: Applet = Applet {
     examples: &[("sprio -l", "all priority factors of the pending jobs")],
 };
 
-#[derive(Debug, Clone, Default, Args)]
-pub struct Sprio {
-    /// Print this help
-    #[arg(long)]
-    pub help: bool,
-    #[command(flatten)]
-    pub common: CommonOpts,
-    /// Show only these jobs
-    #[arg(short, long, value_name = "JOBS", value_parser = value(job), help_heading = LISTED)]
-    pub jobs: Vec<JobRef>,
-    /// Show jobs of these users
-    #[arg(short, long, alias = "users", value_name = "USERS", help_heading = LISTED)]
-    pub user: Vec<String>,
-    /// Show jobs in these partitions
-    #[arg(short, long, value_name = "NAMES", help_heading = LISTED)]
-    pub partition: Vec<String>,
-    /// Show the weights of the factors instead of jobs
-    #[arg(short, long, help_heading = LISTED)]
-    pub weights: bool,
-    /// Set the columns, by % codes
-    #[arg(short = 'o', long, value_name = "FORMAT", help_heading = SHOWN)]
-    pub format: Option<String>,
-    /// Print the long view
-    #[arg(short, long, help_heading = SHOWN)]
-    pub long: bool,
-    /// Sort the rows by these codes; a - before a code sorts in descending order
-    #[arg(short = 'S', long, value_name = "FIELDS", help_heading = SHOWN)]
-    pub sort: Option<String>,
-    /// Omit the header
-    #[arg(short = 'h', long, help_heading = SHOWN)]
-    pub noheader: bool,
-    /// Print factors normalized to between 0 and 1
-    #[arg(short = 'n', long, help_heading = SHOWN)]
-    pub norm: bool,
-    /// An empty list was given, as in `-j ''`
-    #[arg(skip)]
-    pub matches_nothing: bool,
+options! {
+    #[derive(Debug, Clone, Default, Args)]
+    pub struct Sprio {
+        /// Print this help
+        #[arg(long)]
+        pub help: bool,
+        #[command(flatten)]
+        pub common: CommonOpts,
+        /// Show only these jobs
+        #[arg(short, long, value_name = "JOBS", value_parser = value(job), help_heading = LISTED)]
+        pub jobs: Vec<JobRef>,
+        /// Show jobs of these users
+        #[arg(short, long, alias = "users", value_name = "USERS", help_heading = LISTED)]
+        pub user: Vec<String>,
+        /// Show jobs in these partitions
+        #[arg(short, long, value_name = "NAMES", help_heading = LISTED)]
+        pub partition: Vec<String>,
+        /// Show the weights of the factors instead of jobs
+        #[arg(short, long, help_heading = LISTED)]
+        pub weights: bool,
+        /// Set the columns, by % codes
+        #[arg(short = 'o', long, value_name = "FORMAT", help_heading = SHOWN)]
+        pub format: Option<String>,
+        /// Print the long view
+        #[arg(short, long, help_heading = SHOWN)]
+        pub long: bool,
+        /// Sort the rows by these codes; a - before a code sorts in descending order
+        #[arg(short = 'S', long, value_name = "FIELDS", help_heading = SHOWN)]
+        pub sort: Option<String>,
+        /// Omit the header
+        #[arg(short = 'h', long, help_heading = SHOWN)]
+        pub noheader: bool,
+        /// Print factors normalized to between 0 and 1
+        #[arg(short = 'n', long, help_heading = SHOWN)]
+        pub norm: bool,
+        /// An empty list was given, as in `-j ''`
+        #[arg(skip)]
+        pub matches_nothing: bool,
+    }
 }
 
 pub fn parse(argv: &[OsString], origin: &Origin) -> Result<Sprio, CliError> {

@@ -9,6 +9,7 @@ use crate::args::getopt::Operands;
 use crate::args::headings::{LISTED, SHOWN};
 use crate::args::options::{CommonOpts, DataOpts, Machine};
 use crate::args::origin::Origin;
+use crate::args::table::options;
 use crate::args::value::{Names, hosts, job, named, value};
 use crate::commands::pages::texts;
 use clap::Args;
@@ -63,90 +64,92 @@ const APPLET: Applet = Applet {
     ],
 };
 
-#[derive(Debug, Clone, Default, Args)]
-pub struct Squeue {
-    /// Print this help
-    #[arg(long)]
-    pub help: bool,
-    #[command(flatten)]
-    pub common: CommonOpts,
-    /// Show only these jobs
-    #[arg(short, long, value_name = "JOBS", num_args = 0..=1, require_equals = true, value_parser = value(job), help_heading = LISTED)]
-    pub jobs: Vec<JobRef>,
-    /// Print a row for each step
-    #[arg(short, long, value_name = "STEPS", num_args = 0..=1, require_equals = true, value_parser = value(step), help_heading = LISTED)]
-    pub steps: Vec<JobRef>,
-    /// Show jobs with these names
-    #[arg(short, long, alias = "names", value_name = "NAMES", help_heading = LISTED)]
-    pub name: Vec<String>,
-    /// Show jobs of these users
-    #[arg(short, long, alias = "users", value_name = "USERS", help_heading = LISTED)]
-    pub user: Vec<String>,
-    /// Show your own jobs
-    #[arg(long, help_heading = LISTED)]
-    pub me: bool,
-    /// Show jobs in these states, or all
-    #[arg(short = 't', long, alias = "state", value_name = "STATES", value_parser = value(slotd_parse::states::parse_list), help_heading = LISTED)]
-    pub states: Vec<StateFilter>,
-    /// Show jobs in all states, including those that ended in the last day
-    #[arg(short, long, help_heading = LISTED)]
-    pub all: bool,
-    /// Show jobs in these partitions
-    #[arg(short, long, alias = "partitions", value_name = "NAMES", help_heading = LISTED)]
-    pub partition: Vec<String>,
-    /// Show jobs of these accounts
-    #[arg(short = 'A', long, alias = "accounts", value_name = "NAMES", help_heading = LISTED)]
-    pub account: Vec<String>,
-    /// Show jobs with these qualities of service
-    #[arg(short, long, value_name = "NAMES", help_heading = LISTED)]
-    pub qos: Vec<String>,
-    /// Show jobs on these hosts
-    #[arg(short = 'w', long, alias = "nodes", value_name = "HOSTS", value_parser = value(hosts), help_heading = LISTED)]
-    pub nodelist: Option<Names>,
-    /// Show jobs with these licenses
-    #[arg(short = 'L', long, value_name = "NAMES", help_heading = LISTED)]
-    pub licenses: Vec<String>,
-    /// Show jobs in this reservation
-    #[arg(short = 'R', long, value_name = "NAME", help_heading = LISTED)]
-    pub reservation: Vec<String>,
-    /// Print a row for each array task
-    #[arg(short = 'r', long, help_heading = LISTED)]
-    pub array: bool,
-    /// Set the columns, by % codes or field names
-    #[arg(short = 'o', long, value_name = "FORMAT", help_heading = SHOWN)]
-    pub format: Option<String>,
-    /// Set the columns, by field names: jobid:10,name:.12,state
-    #[arg(id = "format_fields", short = 'O', long = "Format", value_name = "FIELDS", help_heading = SHOWN)]
-    pub format_fields: Option<String>,
-    /// List the fields and codes
-    #[arg(long, alias = "helpFormat", alias = "helpformat2", alias = "helpFormat2", help_heading = SHOWN)]
-    pub helpformat: bool,
-    /// Print the long view
-    #[arg(short, long, help_heading = SHOWN)]
-    pub long: bool,
-    /// Show when pending jobs are expected to start
-    #[arg(long, help_heading = SHOWN)]
-    pub start: bool,
-    /// Sort the rows by these codes or names; a - before one sorts in descending order
-    #[arg(short = 'S', long, value_name = "FIELDS", help_heading = SHOWN)]
-    pub sort: Option<String>,
-    /// Omit the header
-    #[arg(short = 'h', long, help_heading = SHOWN)]
-    pub noheader: bool,
-    /// Repeat the output at this interval, in seconds
-    #[arg(short, long, value_name = "SECONDS", value_parser = named(slotd_parse::count::parse), help_heading = SHOWN)]
-    pub iterate: Option<u32>,
-    #[command(flatten, next_help_heading = SHOWN)]
-    pub data: DataOpts,
-    /// Rows are steps (`-s`)
-    #[arg(skip)]
-    pub by_step: bool,
-    /// An empty list was given, as in `-j ''`
-    #[arg(skip)]
-    pub matches_nothing: bool,
-    /// The columns from `-o`, `-O` or the environment
-    #[arg(skip)]
-    pub columns: Format,
+options! {
+    #[derive(Debug, Clone, Default, Args)]
+    pub struct Squeue {
+        /// Print this help
+        #[arg(long)]
+        pub help: bool,
+        #[command(flatten)]
+        pub common: CommonOpts,
+        /// Show only these jobs
+        #[arg(short, long, value_name = "JOBS", num_args = 0..=1, require_equals = true, value_parser = value(job), help_heading = LISTED)]
+        pub jobs: Vec<JobRef>,
+        /// Print a row for each step
+        #[arg(short, long, value_name = "STEPS", num_args = 0..=1, require_equals = true, value_parser = value(step), help_heading = LISTED)]
+        pub steps: Vec<JobRef>,
+        /// Show jobs with these names
+        #[arg(short, long, alias = "names", value_name = "NAMES", help_heading = LISTED)]
+        pub name: Vec<String>,
+        /// Show jobs of these users
+        #[arg(short, long, alias = "users", value_name = "USERS", help_heading = LISTED)]
+        pub user: Vec<String>,
+        /// Show your own jobs
+        #[arg(long, help_heading = LISTED)]
+        pub me: bool,
+        /// Show jobs in these states, or all
+        #[arg(short = 't', long, alias = "state", value_name = "STATES", value_parser = value(slotd_parse::states::parse_list), help_heading = LISTED)]
+        pub states: Vec<StateFilter>,
+        /// Show jobs in all states, including those that ended in the last day
+        #[arg(short, long, help_heading = LISTED)]
+        pub all: bool,
+        /// Show jobs in these partitions
+        #[arg(short, long, alias = "partitions", value_name = "NAMES", help_heading = LISTED)]
+        pub partition: Vec<String>,
+        /// Show jobs of these accounts
+        #[arg(short = 'A', long, alias = "accounts", value_name = "NAMES", help_heading = LISTED)]
+        pub account: Vec<String>,
+        /// Show jobs with these qualities of service
+        #[arg(short, long, value_name = "NAMES", help_heading = LISTED)]
+        pub qos: Vec<String>,
+        /// Show jobs on these hosts
+        #[arg(short = 'w', long, alias = "nodes", value_name = "HOSTS", value_parser = value(hosts), help_heading = LISTED)]
+        pub nodelist: Option<Names>,
+        /// Show jobs with these licenses
+        #[arg(short = 'L', long, value_name = "NAMES", help_heading = LISTED)]
+        pub licenses: Vec<String>,
+        /// Show jobs in this reservation
+        #[arg(short = 'R', long, value_name = "NAME", help_heading = LISTED)]
+        pub reservation: Vec<String>,
+        /// Print a row for each array task
+        #[arg(short = 'r', long, help_heading = LISTED)]
+        pub array: bool,
+        /// Set the columns, by % codes or field names
+        #[arg(short = 'o', long, value_name = "FORMAT", help_heading = SHOWN)]
+        pub format: Option<String>,
+        /// Set the columns, by field names: jobid:10,name:.12,state
+        #[arg(id = "format_fields", short = 'O', long = "Format", value_name = "FIELDS", help_heading = SHOWN)]
+        pub format_fields: Option<String>,
+        /// List the fields and codes
+        #[arg(long, alias = "helpFormat", alias = "helpformat2", alias = "helpFormat2", help_heading = SHOWN)]
+        pub helpformat: bool,
+        /// Print the long view
+        #[arg(short, long, help_heading = SHOWN)]
+        pub long: bool,
+        /// Show when pending jobs are expected to start
+        #[arg(long, help_heading = SHOWN)]
+        pub start: bool,
+        /// Sort the rows by these codes or names; a - before one sorts in descending order
+        #[arg(short = 'S', long, value_name = "FIELDS", help_heading = SHOWN)]
+        pub sort: Option<String>,
+        /// Omit the header
+        #[arg(short = 'h', long, help_heading = SHOWN)]
+        pub noheader: bool,
+        /// Repeat the output at this interval, in seconds
+        #[arg(short, long, value_name = "SECONDS", value_parser = named(slotd_parse::count::parse), help_heading = SHOWN)]
+        pub iterate: Option<u32>,
+        #[command(flatten, next_help_heading = SHOWN)]
+        pub data: DataOpts,
+        /// Rows are steps (`-s`)
+        #[arg(skip)]
+        pub by_step: bool,
+        /// An empty list was given, as in `-j ''`
+        #[arg(skip)]
+        pub matches_nothing: bool,
+        /// The columns from `-o`, `-O` or the environment
+        #[arg(skip)]
+        pub columns: Format,
+    }
 }
 
 /// The selected columns. `render` parses the text of a format.

@@ -7,6 +7,7 @@ use crate::args::choices::{self, Applet, definition};
 use crate::args::error::{CliError, Mark};
 use crate::args::getopt::Operands;
 use crate::args::origin::Origin;
+use crate::args::table::options;
 use crate::commands::pages::texts;
 use clap::Args;
 use slotd_model::Timestamp;
@@ -30,53 +31,55 @@ const APPLET: Applet = Applet {
     examples: &[("sreport cluster utilization start=2026-11-01", "a report without lines")],
 };
 
-#[derive(Debug, Clone, Default, Args)]
-pub struct Sreport {
-    /// Print this help
-    #[arg(short, long)]
-    pub help: bool,
-    /// Print a one-line usage summary
-    #[arg(long)]
-    pub usage: bool,
-    /// Print the version
-    #[arg(short = 'V', long)]
-    pub version: bool,
-    /// Report on all clusters; there is only one
-    #[arg(short, long)]
-    pub all_clusters: bool,
-    /// Report on this cluster
-    #[arg(short = 'M', long, alias = "cluster", value_name = "NAME")]
-    pub clusters: Option<String>,
-    /// Accepted for compatibility; there are no federations
-    #[arg(long)]
-    pub federation: bool,
-    /// Report only on the local cluster
-    #[arg(long)]
-    pub local: bool,
-    /// Omit the header
-    #[arg(short, long)]
-    pub noheader: bool,
-    /// Separate values with | and end each line with |
-    #[arg(short, long, overrides_with = "parsable2")]
-    pub parsable: bool,
-    /// Separate values with |
-    #[arg(short = 'P', long, overrides_with = "parsable")]
-    pub parsable2: bool,
-    /// Suppress informational messages
-    #[arg(short = 'Q', long)]
-    pub quiet: bool,
-    /// Print times in this unit: seconds, minutes, hours or percent
-    #[arg(short, long, value_name = "UNIT")]
-    pub t: Option<String>,
-    /// Report on these resources
-    #[arg(short = 'T', long, value_name = "LIST")]
-    pub tres: Option<String>,
-    /// Print more details; may be repeated
-    #[arg(short, long, action = clap::ArgAction::Count)]
-    pub verbose: u8,
-    /// The kind of report, the report, and optionally start=TIME and end=TIME
-    #[arg(value_name = "WORD")]
-    pub operands: Vec<String>,
+options! {
+    #[derive(Debug, Clone, Default, Args)]
+    pub struct Sreport {
+        /// Print this help
+        #[arg(short, long)]
+        pub help: bool,
+        /// Print a one-line usage summary
+        #[arg(long)]
+        pub usage: bool,
+        /// Print the version
+        #[arg(short = 'V', long)]
+        pub version: bool,
+        /// Report on all clusters; there is only one
+        #[arg(short, long)]
+        pub all_clusters: bool,
+        /// Report on this cluster
+        #[arg(short = 'M', long, alias = "cluster", value_name = "NAME")]
+        pub clusters: Option<String>,
+        /// Accepted for compatibility; there are no federations
+        #[arg(long)]
+        pub federation: bool,
+        /// Report only on the local cluster
+        #[arg(long)]
+        pub local: bool,
+        /// Omit the header
+        #[arg(short, long)]
+        pub noheader: bool,
+        /// Separate values with | and end each line with |
+        #[arg(short, long, overrides_with = "parsable2")]
+        pub parsable: bool,
+        /// Separate values with |
+        #[arg(short = 'P', long, overrides_with = "parsable")]
+        pub parsable2: bool,
+        /// Suppress informational messages
+        #[arg(short = 'Q', long)]
+        pub quiet: bool,
+        /// Print times in this unit: seconds, minutes, hours or percent
+        #[arg(short, long, value_name = "UNIT")]
+        pub t: Option<String>,
+        /// Report on these resources
+        #[arg(short = 'T', long, value_name = "LIST")]
+        pub tres: Option<String>,
+        /// Print more details; may be repeated
+        #[arg(short, long, action = clap::ArgAction::Count)]
+        pub verbose: u8,
+        /// The kind of report, the report, and optionally start=TIME and end=TIME
+        #[arg(value_name = "WORD")]
+        pub operands: Vec<String>,
+    }
 }
 
 /// A report: its kind, its name, its title, whether the title includes the length of the window,

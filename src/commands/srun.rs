@@ -21,6 +21,7 @@ use crate::args::job_values::{Limits, immediate, open_mode};
 use crate::args::options::JobOpts;
 use crate::args::origin::Origin;
 use crate::args::submit::{Submission, base_name};
+use crate::args::table::options;
 use crate::args::value::{named, value};
 use crate::args::{extra, variables};
 use crate::client::connection::{ClientError, Connection, RECONNECT_TIMEOUT, reopen};
@@ -63,100 +64,102 @@ const APPLET: Applet = Applet {
     ],
 };
 
-#[derive(Debug, Clone, Default, Args)]
-pub struct Srun {
-    #[command(flatten)]
-    pub job: JobOpts,
-    /// Set the environment of the tasks: ALL, NONE, or names and NAME=VALUE
-    #[arg(long, value_name = "NAMES", value_parser = value(job_env::export), help_heading = RUNS)]
-    pub export: Option<ExportOption>,
-    /// Propagate resource limits of this shell to the job: ALL, NONE, or names (CORE,NOFILE)
-    #[arg(long, value_name = "LIMITS", num_args = 0..=1, require_equals = true, default_missing_value = "ALL", value_parser = value(slotd_parse::propagate::parse), help_heading = RUNS)]
-    pub propagate: Option<Limits>,
-    /// Read the program of each task from a file, which is given as the command
-    #[arg(long, help_heading = RUNS)]
-    pub multi_prog: bool,
-    /// Set how MPI ranks find each other: pmi2, none, list
-    #[arg(long, value_name = "KIND", value_parser = value(step::mpi), help_heading = RUNS)]
-    pub mpi: Option<Mpi>,
-    /// Run task 0 in a pseudo terminal
-    #[arg(long, value_name = "DESCRIPTOR", num_args = 0..=1, require_equals = true, help_heading = RUNS)]
-    pub pty: Option<Option<String>>,
-    /// Share the job's resources with its other steps
-    #[arg(long, help_heading = CPUS)]
-    pub overlap: bool,
-    /// Give the step only the resources it requests
-    #[arg(long, overrides_with = "whole", help_heading = CPUS)]
-    pub exact: bool,
-    /// Give the step all resources of the job
-    #[arg(long, overrides_with = "exact", help_heading = CPUS)]
-    pub whole: bool,
-    /// Skip this many nodes of the allocation; there is only one
-    #[arg(short, long, value_name = "N", value_parser = named(slotd_parse::count::parse_or_zero), help_heading = CPUS)]
-    pub relative: Option<u32>,
-    /// Bind tasks to CPUs: none, threads, cores, sockets, rank, map_cpu:0,2, mask_cpu:0x3, with
-    /// verbose or quiet
-    #[arg(long, alias = "cpu_bind", value_name = "MODE", value_parser = value(step::cpu_bind), help_heading = CPUS)]
-    pub cpu_bind: Option<Binding>,
-    /// Bind tasks to GPUs: none, single:N, map_gpu:0,1, closest
-    #[arg(long, value_name = "MODE", value_parser = value(slotd_parse::gpu_bind::parse), help_heading = GPUS)]
-    pub gpu_bind: Option<GpuBind>,
-    /// Fail unless the resources are available within this many seconds (immediately if no value is
-    /// given)
-    #[arg(short = 'I', long, value_name = "SECONDS", num_args = 0..=1, require_equals = true, default_missing_value = "0", value_parser = value(immediate), help_heading = WHEN)]
-    pub immediate: Option<u64>,
-    /// Run the step in this job
-    #[arg(long, value_name = "JOB", value_parser = value(slotd_parse::ids::parse_job), help_heading = WHERE)]
-    pub jobid: Option<JobRef>,
-    /// Set the file for standard output: a pattern, all, none, or a task number
-    #[arg(short, long, value_name = "PATTERN", value_parser = value(Redirection::read), help_heading = NEWS)]
-    pub output: Option<Redirection>,
-    /// Set the file for standard error: a pattern, all, none, or a task number
-    #[arg(short, long, value_name = "PATTERN", value_parser = value(Redirection::read), help_heading = NEWS)]
-    pub error: Option<Redirection>,
-    /// Set the file for standard input: a path, all, none, or a task number
-    #[arg(short, long, value_name = "PATTERN", value_parser = value(Redirection::read), help_heading = NEWS)]
-    pub input: Option<Redirection>,
-    /// Open existing output files in this mode: append or truncate
-    #[arg(long, value_name = "MODE", value_parser = value(open_mode), help_heading = NEWS)]
-    pub open_mode: Option<OpenMode>,
-    /// Prefix each line of output with the task number
-    #[arg(short, long, help_heading = NEWS)]
-    pub label: bool,
-    /// Forward output without waiting for the end of a line
-    #[arg(short, long, help_heading = NEWS)]
-    pub unbuffered: bool,
-    /// Print when the job would start, without running it
-    #[arg(long, help_heading = DOES)]
-    pub test_only: bool,
-    /// Terminate the step this many seconds after its first task ended
-    #[arg(short = 'W', long, value_name = "SECONDS", value_parser = named(slotd_parse::count::parse_or_zero), help_heading = DOES)]
-    pub wait: Option<u32>,
-    /// Let the daemon run the command and return immediately
-    #[arg(long, help_heading = DOES)]
-    pub no_wait: bool,
-    /// Terminate the step if a task fails (=0: do not)
-    #[arg(short = 'K', long, value_name = "0|1", num_args = 0..=1, require_equals = true, default_missing_value = "1", value_parser = named(slotd_parse::count::parse_or_zero), help_heading = DOES)]
-    pub kill_on_bad_exit: Option<u32>,
-    /// Terminate the step on the first Ctrl-C
-    #[arg(long, help_heading = DOES)]
-    pub quit_on_interrupt: bool,
-    /// The command and its arguments
-    #[arg(value_name = "COMMAND [ARGS]")]
-    pub command: Vec<String>,
-    /// The allocation (kind `Allocation`), or with `--no-wait` the job (kind `Run`, the command in
-    /// `args`)
-    #[arg(skip)]
-    pub request: JobRequest,
-    #[arg(skip)]
-    pub step: StepRequest,
-    /// The tasks' environment as `KEY=VALUE` entries, each terminated by a zero byte; the `SLURM_*`
-    /// variables of the step are added later
-    #[arg(skip)]
-    pub env: Vec<u8>,
-    /// The given options by name, for `-v`
-    #[arg(skip)]
-    pub defined: Vec<(String, String)>,
+options! {
+    #[derive(Debug, Clone, Default, Args)]
+    pub struct Srun {
+        #[command(flatten)]
+        pub job: JobOpts,
+        /// Set the environment of the tasks: ALL, NONE, or names and NAME=VALUE
+        #[arg(long, value_name = "NAMES", value_parser = value(job_env::export), help_heading = RUNS)]
+        pub export: Option<ExportOption>,
+        /// Propagate resource limits of this shell to the job: ALL, NONE, or names (CORE,NOFILE)
+        #[arg(long, value_name = "LIMITS", num_args = 0..=1, require_equals = true, default_missing_value = "ALL", value_parser = value(slotd_parse::propagate::parse), help_heading = RUNS)]
+        pub propagate: Option<Limits>,
+        /// Read the program of each task from a file, which is given as the command
+        #[arg(long, help_heading = RUNS)]
+        pub multi_prog: bool,
+        /// Set how MPI ranks find each other: pmi2, none, list
+        #[arg(long, value_name = "KIND", value_parser = value(step::mpi), help_heading = RUNS)]
+        pub mpi: Option<Mpi>,
+        /// Run task 0 in a pseudo terminal
+        #[arg(long, value_name = "DESCRIPTOR", num_args = 0..=1, require_equals = true, help_heading = RUNS)]
+        pub pty: Option<Option<String>>,
+        /// Share the job's resources with its other steps
+        #[arg(long, help_heading = CPUS)]
+        pub overlap: bool,
+        /// Give the step only the resources it requests
+        #[arg(long, overrides_with = "whole", help_heading = CPUS)]
+        pub exact: bool,
+        /// Give the step all resources of the job
+        #[arg(long, overrides_with = "exact", help_heading = CPUS)]
+        pub whole: bool,
+        /// Skip this many nodes of the allocation; there is only one
+        #[arg(short, long, value_name = "N", value_parser = named(slotd_parse::count::parse_or_zero), help_heading = CPUS)]
+        pub relative: Option<u32>,
+        /// Bind tasks to CPUs: none, threads, cores, sockets, rank, map_cpu:0,2, mask_cpu:0x3, with
+        /// verbose or quiet
+        #[arg(long, alias = "cpu_bind", value_name = "MODE", value_parser = value(step::cpu_bind), help_heading = CPUS)]
+        pub cpu_bind: Option<Binding>,
+        /// Bind tasks to GPUs: none, single:N, map_gpu:0,1, closest
+        #[arg(long, value_name = "MODE", value_parser = value(slotd_parse::gpu_bind::parse), help_heading = GPUS)]
+        pub gpu_bind: Option<GpuBind>,
+        /// Fail unless the resources are available within this many seconds (immediately if no value is
+        /// given)
+        #[arg(short = 'I', long, value_name = "SECONDS", num_args = 0..=1, require_equals = true, default_missing_value = "0", value_parser = value(immediate), help_heading = WHEN)]
+        pub immediate: Option<u64>,
+        /// Run the step in this job
+        #[arg(long, value_name = "JOB", value_parser = value(slotd_parse::ids::parse_job), help_heading = WHERE)]
+        pub jobid: Option<JobRef>,
+        /// Set the file for standard output: a pattern, all, none, or a task number
+        #[arg(short, long, value_name = "PATTERN", value_parser = value(Redirection::read), help_heading = NEWS)]
+        pub output: Option<Redirection>,
+        /// Set the file for standard error: a pattern, all, none, or a task number
+        #[arg(short, long, value_name = "PATTERN", value_parser = value(Redirection::read), help_heading = NEWS)]
+        pub error: Option<Redirection>,
+        /// Set the file for standard input: a path, all, none, or a task number
+        #[arg(short, long, value_name = "PATTERN", value_parser = value(Redirection::read), help_heading = NEWS)]
+        pub input: Option<Redirection>,
+        /// Open existing output files in this mode: append or truncate
+        #[arg(long, value_name = "MODE", value_parser = value(open_mode), help_heading = NEWS)]
+        pub open_mode: Option<OpenMode>,
+        /// Prefix each line of output with the task number
+        #[arg(short, long, help_heading = NEWS)]
+        pub label: bool,
+        /// Forward output without waiting for the end of a line
+        #[arg(short, long, help_heading = NEWS)]
+        pub unbuffered: bool,
+        /// Print when the job would start, without running it
+        #[arg(long, help_heading = DOES)]
+        pub test_only: bool,
+        /// Terminate the step this many seconds after its first task ended
+        #[arg(short = 'W', long, value_name = "SECONDS", value_parser = named(slotd_parse::count::parse_or_zero), help_heading = DOES)]
+        pub wait: Option<u32>,
+        /// Let the daemon run the command and return immediately
+        #[arg(long, help_heading = DOES)]
+        pub no_wait: bool,
+        /// Terminate the step if a task fails (=0: do not)
+        #[arg(short = 'K', long, value_name = "0|1", num_args = 0..=1, require_equals = true, default_missing_value = "1", value_parser = named(slotd_parse::count::parse_or_zero), help_heading = DOES)]
+        pub kill_on_bad_exit: Option<u32>,
+        /// Terminate the step on the first Ctrl-C
+        #[arg(long, help_heading = DOES)]
+        pub quit_on_interrupt: bool,
+        /// The command and its arguments
+        #[arg(value_name = "COMMAND [ARGS]")]
+        pub command: Vec<String>,
+        /// The allocation (kind `Allocation`), or with `--no-wait` the job (kind `Run`, the command in
+        /// `args`)
+        #[arg(skip)]
+        pub request: JobRequest,
+        #[arg(skip)]
+        pub step: StepRequest,
+        /// The tasks' environment as `KEY=VALUE` entries, each terminated by a zero byte; the `SLURM_*`
+        /// variables of the step are added later
+        #[arg(skip)]
+        pub env: Vec<u8>,
+        /// The given options by name, for `-v`
+        #[arg(skip)]
+        pub defined: Vec<(String, String)>,
+    }
 }
 
 /// Parses a command line into a launch. `jobid` is then the job to run in; without one, srun

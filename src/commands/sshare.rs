@@ -10,6 +10,7 @@ use crate::args::getopt::Operands;
 use crate::args::headings::SHOWN;
 use crate::args::options::CommonOpts;
 use crate::args::origin::Origin;
+use crate::args::table::options;
 use crate::commands::pages::texts;
 use clap::Args;
 use slotd_render::accounts::{self, Layout};
@@ -31,28 +32,30 @@ const APPLET: Applet = Applet {
     examples: &[],
 };
 
-#[derive(Debug, Clone, Default, Args)]
-pub struct Sshare {
-    /// Print this help
-    #[arg(long)]
-    pub help: bool,
-    #[command(flatten)]
-    pub common: CommonOpts,
-    /// Set the columns
-    #[arg(short = 'o', long, value_name = "NAMES", help_heading = SHOWN)]
-    pub format: Option<String>,
-    /// Print the long view
-    #[arg(short, long, help_heading = SHOWN)]
-    pub long: bool,
-    /// Omit the header
-    #[arg(short = 'n', short_alias = 'h', long, help_heading = SHOWN)]
-    pub noheader: bool,
-    /// Separate values with | and end each line with |
-    #[arg(short, long, overrides_with = "parsable2", help_heading = SHOWN)]
-    pub parsable: bool,
-    /// Separate values with |
-    #[arg(short = 'P', long, overrides_with = "parsable", help_heading = SHOWN)]
-    pub parsable2: bool,
+options! {
+    #[derive(Debug, Clone, Default, Args)]
+    pub struct Sshare {
+        /// Print this help
+        #[arg(long)]
+        pub help: bool,
+        #[command(flatten)]
+        pub common: CommonOpts,
+        /// Set the columns
+        #[arg(short = 'o', long, value_name = "NAMES", help_heading = SHOWN)]
+        pub format: Option<String>,
+        /// Print the long view
+        #[arg(short, long, help_heading = SHOWN)]
+        pub long: bool,
+        /// Omit the header
+        #[arg(short = 'n', short_alias = 'h', long, help_heading = SHOWN)]
+        pub noheader: bool,
+        /// Separate values with | and end each line with |
+        #[arg(short, long, overrides_with = "parsable2", help_heading = SHOWN)]
+        pub parsable: bool,
+        /// Separate values with |
+        #[arg(short = 'P', long, overrides_with = "parsable", help_heading = SHOWN)]
+        pub parsable2: bool,
+    }
 }
 
 pub fn parse(argv: &[OsString], origin: &Origin) -> Result<Sshare, CliError> {

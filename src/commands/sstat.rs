@@ -9,6 +9,7 @@ use crate::args::getopt::Operands;
 use crate::args::headings::{LISTED, SHOWN};
 use crate::args::options::CommonOpts;
 use crate::args::origin::Origin;
+use crate::args::table::options;
 use crate::args::value::{job_or_step, value};
 use crate::commands::pages::texts;
 use clap::Args;
@@ -42,45 +43,47 @@ const APPLET: Applet = Applet {
     ],
 };
 
-#[derive(Debug, Clone, Default, Args)]
-pub struct Sstat {
-    /// Print this help
-    #[arg(short, long)]
-    pub help: bool,
-    #[command(flatten)]
-    pub common: CommonOpts,
-    /// Show only these jobs and steps
-    #[arg(short, long, value_name = "JOBS", value_parser = value(job_or_step), help_heading = LISTED)]
-    pub jobs: Vec<JobRef>,
-    /// Show all steps of the jobs, not only the first one
-    #[arg(short, long, help_heading = LISTED)]
-    pub allsteps: bool,
-    /// Show usage over time, with a line for each interval; also for ended jobs
-    #[arg(long, help_heading = LISTED)]
-    pub series: bool,
-    /// Show the processes of the steps
-    #[arg(short = 'i', long, help_heading = LISTED)]
-    pub pidformat: bool,
-    /// Set the fields: jobid,maxrss,avecpu
-    #[arg(short = 'o', long, alias = "fields", value_name = "FIELDS", help_heading = SHOWN)]
-    pub format: Vec<String>,
-    /// List the fields
-    #[arg(short = 'e', long, alias = "helpFormat", help_heading = SHOWN)]
-    pub helpformat: bool,
-    /// Omit the header
-    #[arg(short, long, help_heading = SHOWN)]
-    pub noheader: bool,
-    #[command(flatten)]
-    pub lines: LineOpts,
-    /// Do not convert units
-    #[arg(long, help_heading = SHOWN)]
-    pub noconvert: bool,
-    /// With --series, print JSON
-    #[arg(long, help_heading = SHOWN)]
-    pub json: bool,
-    /// The jobs and steps, unless given by -j
-    #[arg(value_name = "JOBS")]
-    pub operands: Vec<String>,
+options! {
+    #[derive(Debug, Clone, Default, Args)]
+    pub struct Sstat {
+        /// Print this help
+        #[arg(short, long)]
+        pub help: bool,
+        #[command(flatten)]
+        pub common: CommonOpts,
+        /// Show only these jobs and steps
+        #[arg(short, long, value_name = "JOBS", value_parser = value(job_or_step), help_heading = LISTED)]
+        pub jobs: Vec<JobRef>,
+        /// Show all steps of the jobs, not only the first one
+        #[arg(short, long, help_heading = LISTED)]
+        pub allsteps: bool,
+        /// Show usage over time, with a line for each interval; also for ended jobs
+        #[arg(long, help_heading = LISTED)]
+        pub series: bool,
+        /// Show the processes of the steps
+        #[arg(short = 'i', long, help_heading = LISTED)]
+        pub pidformat: bool,
+        /// Set the fields: jobid,maxrss,avecpu
+        #[arg(short = 'o', long, alias = "fields", value_name = "FIELDS", help_heading = SHOWN)]
+        pub format: Vec<String>,
+        /// List the fields
+        #[arg(short = 'e', long, alias = "helpFormat", help_heading = SHOWN)]
+        pub helpformat: bool,
+        /// Omit the header
+        #[arg(short, long, help_heading = SHOWN)]
+        pub noheader: bool,
+        #[command(flatten)]
+        pub lines: LineOpts,
+        /// Do not convert units
+        #[arg(long, help_heading = SHOWN)]
+        pub noconvert: bool,
+        /// With --series, print JSON
+        #[arg(long, help_heading = SHOWN)]
+        pub json: bool,
+        /// The jobs and steps, unless given by -j
+        #[arg(value_name = "JOBS")]
+        pub operands: Vec<String>,
+    }
 }
 
 pub fn parse(argv: &[OsString], origin: &Origin) -> Result<Sstat, CliError> {

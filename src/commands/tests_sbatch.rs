@@ -4,6 +4,7 @@
 use crate::args::getopt::Grammar;
 use crate::args::options::JobOpts;
 use crate::args::origin::tests::lab;
+use crate::args::table::{Options, Row};
 use crate::args::{headings, variables};
 use crate::commands::sbatch::{self, Sbatch, Text};
 use crate::commands::{COMMANDS, changes};
@@ -714,12 +715,58 @@ fn verbose_lists_the_given_options() {
 fn definitions_are_valid_and_variables_name_their_options() {
     for entry in COMMANDS {
         let (applet, definition) = (entry.applet, entry.definition());
-        let grammar = Grammar::of(&definition);
+        let grammar = Grammar::of_definition(&definition);
         for (variable, option) in (applet.variables)() {
             assert!(grammar.takes(option).is_some(), "{variable}: --{option}");
         }
         definition.debug_assert();
     }
+}
+
+/// Checks that a command accepts the options that clap shows in its help.
+fn check_rows<T: Options>() {
+    let comparable = |grammar: Grammar| -> Vec<Row> {
+        let rows = grammar.rows.into_iter().filter(|row| !row.is_operands());
+        rows.map(|row| Row { default_missing: None, overrides: Vec::new(), ..row }).collect()
+    };
+    let shown = Grammar::of_definition(&T::augment_args(clap::Command::new("t")));
+    assert_eq!(comparable(Grammar::of::<T>()), comparable(shown), "{}", std::any::type_name::<T>());
+}
+
+#[test]
+fn accepted_options_are_those_of_the_help() {
+    check_rows::<Sbatch>();
+    check_rows::<super::srun::Srun>();
+    check_rows::<super::salloc::Salloc>();
+    check_rows::<super::squeue::Squeue>();
+    check_rows::<super::sacct::Sacct>();
+    check_rows::<super::scancel::Scancel>();
+    check_rows::<super::scontrol::Scontrol>();
+    check_rows::<super::sinfo::Sinfo>();
+    check_rows::<super::sstat::Sstat>();
+    check_rows::<super::sattach::Sattach>();
+    check_rows::<super::sprio::Sprio>();
+    check_rows::<super::sdiag::Sdiag>();
+    check_rows::<super::seff::Seff>();
+    check_rows::<super::sbcast::Sbcast>();
+    check_rows::<super::sacctmgr::Sacctmgr>();
+    check_rows::<super::sreport::Sreport>();
+    check_rows::<super::sshare::Sshare>();
+    check_rows::<super::scrontab::Scrontab>();
+    check_rows::<super::needless::Needless>();
+}
+
+#[test]
+fn options_that_override_each_other_exist() {
+    let mut rows = Vec::new();
+    Sbatch::rows(&mut rows);
+    super::sinfo::Sinfo::rows(&mut rows);
+    super::salloc::Salloc::rows(&mut rows);
+    super::srun::Srun::rows(&mut rows);
+    super::sacct::Sacct::rows(&mut rows);
+    super::sdiag::Sdiag::rows(&mut rows);
+    let named: Vec<&str> = rows.iter().flat_map(|row| &row.overrides).copied().collect();
+    assert!(named.len() >= 12 && named.iter().all(|id| rows.iter().any(|row| row.id == *id)));
 }
 
 #[test]

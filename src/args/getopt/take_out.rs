@@ -1,6 +1,7 @@
 //! Takes options out of a command line and leaves its other words as they are.
 
-use super::{GetoptError, Given, Grammar, Operands, Takes};
+use super::{GetoptError, Grammar, Operands};
+use crate::args::table::{Given, Takes};
 
 /// A command line without some of its options.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -108,14 +109,17 @@ impl Grammar {
         let mut kept = String::from("-");
         let mut used = 0;
         for (at, letter) in letters.char_indices() {
-            let known = self.known.iter().find(|known| known.short == Some(letter));
+            let known = self
+                .rows
+                .iter()
+                .find(|known| [known.short, known.short_alias].contains(&Some(letter)));
             let Some(known) = known else {
                 kept.push_str(&letters[at..]);
                 break;
             };
-            let is_taken = names.contains(&known.name.as_str());
+            let is_taken = names.contains(&&*known.name);
             let attached = &letters[at + letter.len_utf8()..];
-            let mut given = Given { name: known.name.clone(), value: None, short: true };
+            let mut given = Given { name: known.name.to_string(), value: None, short: true };
             if known.takes == Takes::Nothing {
                 left.given.push(given);
                 kept.extend((!is_taken).then_some(letter));
@@ -178,7 +182,7 @@ mod tests {
                     .action(ArgAction::Set)
                     .num_args(0..=1),
             );
-        Grammar::of(&command)
+        Grammar::of_definition(&command)
     }
 
     fn taken(

@@ -3,6 +3,7 @@
 use crate::args::error::{CliError, Mark};
 use crate::args::options::DataOpts;
 use crate::args::origin::Origin;
+use crate::args::table::options;
 use crate::commands::output::{self, ctx};
 use crate::commands::{Done, ask_job_list};
 use clap::Args;
@@ -12,20 +13,22 @@ use slotd_model::{JobRef, Timestamp};
 use slotd_protocol::request::Request;
 use slotd_render::Ctx;
 
-/// Options for the output of `scontrol`.
-#[derive(Debug, Clone, Default, Args)]
-pub struct OutputOpts {
-    /// Show more details
-    #[arg(short, long)]
-    pub details: bool,
-    #[command(flatten)]
-    pub data: DataOpts,
-    /// Print one line per record
-    #[arg(short, long)]
-    pub oneliner: bool,
-    /// Print no messages and only set the exit code
-    #[arg(short = 'Q', long)]
-    pub quiet: bool,
+options! {
+    /// Options for the output of `scontrol`.
+    #[derive(Debug, Clone, Default, Args)]
+    pub struct OutputOpts {
+        /// Show more details
+        #[arg(short, long)]
+        pub details: bool,
+        #[command(flatten)]
+        pub data: DataOpts,
+        /// Print one line per record
+        #[arg(short, long)]
+        pub oneliner: bool,
+        /// Print no messages and only set the exit code
+        #[arg(short = 'Q', long)]
+        pub quiet: bool,
+    }
 }
 
 /// Returns an error without the prefix `scontrol: error:`, as Slurm prints most of scontrol's

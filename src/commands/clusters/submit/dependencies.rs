@@ -117,7 +117,7 @@ impl<'a> Dependencies<'a> {
 }
 
 fn take_out(words: &[String], operands: Operands) -> Option<Remaining> {
-    Grammar::of(&ENTRY.definition()).take_out(words, operands, &["dependency"]).ok()
+    Grammar::of_definition(&ENTRY.definition()).take_out(words, operands, &["dependency"]).ok()
 }
 
 /// Returns whether this host has a job with this ID. Reports that it is unknown without a daemon.
