@@ -8,6 +8,7 @@
 use crate::actors::messages::{GpusChanged, GpusRead, ProbeGpus, ReadGpus};
 use actix::prelude::*;
 use slotd_model::gpu::{Gpu, GpuReading, keep_numbers};
+use slotd_model::unread::Unread;
 use slotd_sys::aside;
 use slotd_sys::gpus::{Depth, Places, Seen};
 
@@ -143,7 +144,7 @@ impl Handler<ReadGpus> for GpuInventoryActor {
             return;
         }
         let places = self.places.clone();
-        let look = async move { places.look(Depth::Use).await.map_err(|e| e.to_string()) };
+        let look = async move { places.look(Depth::Use).await.map_err(Unread::gpus) };
         ctx.spawn(look.into_actor(self).then(|seen, actor, _| {
             if let Ok(seen) = &seen {
                 actor.note(seen);
@@ -155,7 +156,7 @@ impl Handler<ReadGpus> for GpuInventoryActor {
                     Err(e) => Err(e),
                 }
             };
-            read.into_actor(actor).map(|read: Result<Vec<GpuReading>, String>, actor, _| {
+            read.into_actor(actor).map(|read: Result<Vec<GpuReading>, Unread>, actor, _| {
                 actor.is_reading = false;
                 if let Some(outputs) = &actor.outputs {
                     outputs.read.do_send(GpusRead(read));

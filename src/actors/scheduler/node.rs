@@ -3,14 +3,15 @@
 use super::SchedulerActor;
 use super::asker::Told;
 use crate::actors::messages::{
-    CgroupsChecked, ChangeSite, CheckParts, HostGoesDown, NoteMachine, OrderReservation, QueryNode,
-    SiteChange, SubmitJob,
+    CgroupsChecked, CgroupsUnusable, ChangeSite, CheckParts, HostGoesDown, NoteMachine,
+    OrderReservation, QueryNode, SiteChange, SubmitJob,
 };
 use actix::prelude::*;
 use slotd_exec::cgroup::CgroupBase;
 use slotd_model::changed::Changed;
 use slotd_model::node::{NodeReason, Outage};
 use slotd_model::reservation::ReservationFault;
+use slotd_model::unread::Unread;
 use slotd_model::view::{NodeView, PartitionView};
 use slotd_model::{JobId, Refusal};
 use slotd_sched::{Core, Cx, Trouble};
@@ -61,7 +62,7 @@ impl SchedulerActor {
         let there = self.core.config().host.topology.cpus().into_iter().collect();
         let read = slotd_sys::cpu_use::read(self.outputs.root.clone(), there);
         ctx.spawn(read.into_actor(self).map(|read, actor, ctx| {
-            let read = read.map_err(|e| e.to_string());
+            let read = read.map_err(Unread::cpus);
             actor.decide(ctx, |core, cx| core.on_cpus_read(read, cx.now));
         }));
     }
@@ -196,7 +197,7 @@ impl Handler<CgroupsChecked> for SchedulerActor {
 
     fn handle(&mut self, CgroupsChecked(result): CgroupsChecked, ctx: &mut Self::Context) {
         let now = self.now();
-        self.core.node_mut().set_cgroup_trouble(result.err(), now);
+        self.core.node_mut().set_cgroup_trouble(result.err().map(|e| e.to_string()), now);
         self.log_node();
         self.forecasts.outdate();
         self.ask_round(ctx);
@@ -229,10 +230,9 @@ impl SchedulerActor {
 }
 
 /// Checks the base of the cgroups on another thread.
-async fn probe(base: Arc<CgroupBase>) -> Result<(), String> {
-    let check = move || base.probe().map_err(|e| e.to_string());
-    let checked = aside::run("checking the cgroups", aside::PATIENCE, check).await;
-    checked.unwrap_or_else(|e| Err(e.to_string()))
+async fn probe(base: Arc<CgroupBase>) -> Result<(), CgroupsUnusable> {
+    let check = move || base.probe();
+    Ok(aside::run("checking the cgroups", aside::PATIENCE, check).await??)
 }
 
 impl SchedulerActor {
@@ -253,7 +253,7 @@ pub(super) fn submit_if_cgroups(
 ) -> ResponseFuture<Result<JobId, Refusal>> {
     Box::pin(async move {
         if let Err(why) = probe(base).await {
-            return Err(Refusal::NoCgroups(why));
+            return Err(Refusal::NoCgroups(why.to_string()));
         }
         scheduler.do_send(CgroupsChecked(Ok(())));
         // The result of the check arrives first, so the submission does not check again.

@@ -31,7 +31,7 @@ pub fn seconds() -> i64 {
 /// # Errors
 /// Fails if the file is unsafe or invalid.
 pub fn known() -> Result<Clusters, CliError> {
-    link::read(&file()?).map_err(|why| CliError::error(1, why))
+    link::read(&file()?).map_err(|error| CliError::error(1, error.to_string()))
 }
 
 /// Returns the names of the user's clusters and the hosts of their commands.
