@@ -46,11 +46,8 @@ pub const ENTRY: Entry =
     Entry { applet: APPLET, define: definition::<Salloc>, run, page: &texts::SALLOC };
 
 const APPLET: Applet = Applet {
-    name: "salloc",
-    about: "Get an allocation and run a command in it",
     operands: Operands::EndOptions,
     usage_exit: 255,
-    points_to_help: true,
     extras: &[extra::SUBMIT, extra::SALLOC],
     variables: variables::salloc,
     submission: "Job submit/allocate failed",
@@ -58,6 +55,7 @@ const APPLET: Applet = Applet {
         ("salloc -c 4 -t 1:00:00", "run a shell with four CPUs for up to an hour"),
         ("salloc -G 1 python3 train.py", "run a command with a GPU"),
     ],
+    ..Applet::new("salloc", "Get an allocation and run a command in it")
 };
 
 /// The wait after which the bell rings by default (salloc man page, --bell).

@@ -55,11 +55,8 @@ pub const ENTRY: Entry =
     Entry { applet: APPLET, define: definition::<Sbatch>, run, page: &texts::SBATCH };
 
 pub(super) const APPLET: Applet = Applet {
-    name: "sbatch",
-    about: "Submit a batch script",
     operands: Operands::EndOptions,
     usage_exit: 255,
-    points_to_help: true,
     extras: &[extra::SUBMIT, extra::SBATCH],
     variables: variables::sbatch,
     submission: "Batch job submission failed",
@@ -72,6 +69,7 @@ pub(super) const APPLET: Applet = Applet {
         ("sbatch -a 1-100%4 fit.sh", "run 100 array tasks, four at a time"),
         ("sbatch -d afterok:12 report.sh", "run after job 12 if it succeeds"),
     ],
+    ..Applet::new("sbatch", "Submit a batch script")
 };
 
 #[derive(Debug, Clone, Default, Args)]

@@ -6,7 +6,6 @@ use super::output::{print_bytes, tell as tell_error};
 use super::{Done, Entry, ask, known_names, submitting_origin, unexpected};
 use crate::args::choices::{self, Applet, definition};
 use crate::args::error::{CliError, Mark};
-use crate::args::getopt::Operands;
 use crate::args::options::CommonOpts;
 use crate::args::origin::Origin;
 use crate::commands::pages::texts;
@@ -31,19 +30,12 @@ pub const ENTRY: Entry =
     Entry { applet: APPLET, define: definition::<Scrontab>, run, page: &texts::SCRONTAB };
 
 const APPLET: Applet = Applet {
-    name: "scrontab",
-    about: "Manage a crontab of jobs",
-    operands: Operands::Anywhere,
-    usage_exit: 1,
-    points_to_help: true,
-    extras: &[],
-    variables: Vec::new,
-    submission: "",
     examples: &[
         ("scrontab -e", "edit your crontab"),
         ("scrontab -l", "print it"),
         ("scrontab file", "replace it by this file; - is standard input"),
     ],
+    ..Applet::new("scrontab", "Manage a crontab of jobs")
 };
 
 #[derive(Debug, Clone, Default, Args)]

@@ -24,11 +24,7 @@ pub const ENTRY: Entry =
     Entry { applet: APPLET, define: definition::<Sinfo>, run, page: &texts::SINFO };
 
 const APPLET: Applet = Applet {
-    name: "sinfo",
-    about: "Show the partitions and the node",
     operands: Operands::None,
-    usage_exit: 1,
-    points_to_help: true,
     extras: &[extra::SINFO],
     variables: || {
         vec![
@@ -38,12 +34,12 @@ const APPLET: Applet = Applet {
             ("SLURM_CLUSTERS", "clusters"),
         ]
     },
-    submission: "",
     examples: &[
         ("sinfo", "the partitions and their free resources"),
         ("sinfo -N -l", "details of the node"),
         ("sinfo -R", "why the node does not accept jobs"),
     ],
+    ..Applet::new("sinfo", "Show the partitions and the node")
 };
 
 #[derive(Debug, Clone, Default, Args)]

@@ -48,11 +48,8 @@ pub const ENTRY: Entry =
     Entry { applet: APPLET, define: definition::<Srun>, run, page: &texts::SRUN };
 
 const APPLET: Applet = Applet {
-    name: "srun",
-    about: "Run a command as a step of a job",
     operands: Operands::EndOptions,
     usage_exit: 255,
-    points_to_help: true,
     extras: &[extra::SUBMIT, extra::SRUN],
     variables: variables::srun,
     submission: FAILURE,
@@ -61,6 +58,7 @@ const APPLET: Applet = Applet {
         ("srun -G 1 --pty bash", "run a shell with a GPU"),
         ("srun -n 4 ./ranks", "run four tasks with ranks 0 to 3"),
     ],
+    ..Applet::new("srun", "Run a command as a step of a job")
 };
 
 #[derive(Debug, Clone, Default, Args)]

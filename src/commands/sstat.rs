@@ -5,7 +5,6 @@ use super::{Done, Entry, ask, ask_job_list, ask_usage, origin, unexpected};
 use crate::args::choices::{Applet, Reader, definition};
 use crate::args::error::CliError;
 use crate::args::extra;
-use crate::args::getopt::Operands;
 use crate::args::headings::{LISTED, SHOWN};
 use crate::args::options::CommonOpts;
 use crate::args::origin::Origin;
@@ -28,18 +27,12 @@ pub const ENTRY: Entry =
     Entry { applet: APPLET, define: definition::<Sstat>, run, page: &texts::SSTAT };
 
 const APPLET: Applet = Applet {
-    name: "sstat",
-    about: "Show the resource usage of running steps",
-    operands: Operands::Anywhere,
-    usage_exit: 1,
-    points_to_help: true,
     extras: &[extra::SSTAT],
-    variables: Vec::new,
-    submission: "",
     examples: &[
         ("sstat -j 12", "the current usage of a job's steps"),
         ("sstat --series -j 12.0", "the same over time"),
     ],
+    ..Applet::new("sstat", "Show the resource usage of running steps")
 };
 
 #[derive(Debug, Clone, Default, Args)]
