@@ -61,7 +61,7 @@ impl GpuInventoryActor {
         actix::spawn(aside::run("storing the GPU numbers", aside::PATIENCE, move || {
             places.keep(all)
         }));
-        self.tell_changed();
+        self.publish();
     }
 
     /// Completes the first detection. Reports it even if it found no GPUs, since other actors wait
@@ -69,11 +69,11 @@ impl GpuInventoryActor {
     fn end_detection(&mut self) {
         if !std::mem::replace(&mut self.has_looked, true) {
             log_lost(self.lost.iter());
-            self.tell_changed();
+            self.publish();
         }
     }
 
-    fn tell_changed(&self) {
+    fn publish(&self) {
         if let Some(outputs) = &self.outputs {
             outputs
                 .changed
@@ -110,7 +110,7 @@ impl Handler<ReportTo> for GpuInventoryActor {
         // daemon was running are reported here.
         if self.has_looked && !self.lost.is_empty() {
             log_lost(self.lost.iter());
-            self.tell_changed();
+            self.publish();
         }
     }
 }

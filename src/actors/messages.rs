@@ -582,7 +582,7 @@ pub enum RunnerCommand {
     /// Do the same for one step.
     StopStep(StepId, StopCause),
     /// Forward a command to the watcher of a step.
-    Tell(StepId, StepCommand),
+    ToStep(StepId, StepCommand),
     /// Measure the current usage of a step. The sender is dropped if the step has just ended.
     Measure(StepId, oneshot::Sender<StepUsage>),
     /// Stop the processes and the clock of the time limit.

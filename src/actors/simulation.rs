@@ -256,7 +256,7 @@ impl Handler<Commits> for StoreDouble {
         if self.epoch == world.epoch {
             for commit in commits {
                 let messages = world.disk.push(commit);
-                world.tell(messages);
+                world.deliver(messages);
             }
         }
     }
@@ -366,7 +366,7 @@ impl World {
             | RunnerCommand::Signal { .. } => {}
             RunnerCommand::LaunchStep(_)
             | RunnerCommand::StopStep(..)
-            | RunnerCommand::Tell(..)
+            | RunnerCommand::ToStep(..)
             | RunnerCommand::Measure(..) => unreachable!("no steps here"),
         }
     }
@@ -684,10 +684,10 @@ impl World {
     /// current daemon.
     fn commit(&mut self, most: usize) {
         let messages = self.disk.commit(most, &mut self.rng);
-        self.tell(messages);
+        self.deliver(messages);
     }
 
-    fn tell(&mut self, messages: impl IntoIterator<Item = StoreMessage>) {
+    fn deliver(&mut self, messages: impl IntoIterator<Item = StoreMessage>) {
         for message in messages {
             match &message {
                 StoreMessage::Committed(m) => self.log(|| format!("commit {}", m.seq)),

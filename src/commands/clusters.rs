@@ -187,7 +187,7 @@ impl Named<'_> {
     fn report_unknown(&self, chosen: &Chosen) {
         if !chosen.unknown.is_empty() {
             let name = self.entry.name();
-            output::tell(name, &choice::refusal(chosen, &self.list, self.by, name));
+            output::print_error(name, &choice::refusal(chosen, &self.list, self.by, name));
         }
     }
 }

@@ -4,9 +4,10 @@
 //! The daemon has their scripts and environments. The new request is that of the old job, without
 //! the parts that no longer apply.
 
-use super::launch::{check_work_dir, client, hand_in, note_tree, tell};
+use super::launch::{check_work_dir, client, hand_in, note_tree};
 use super::log::views;
 use super::output::print;
+use super::output::print_stderr;
 use super::why::refs;
 use super::{Done, ask, ask_for_jobs, ask_outcomes, now, paths, refused, unexpected};
 use crate::args::error::{CliError, Mark};
@@ -434,7 +435,7 @@ impl Submitter<'_> {
                 format!("cannot change the dependency of job {target}: {why}"),
             )),
             None => {
-                tell(&format!("slotd: {line}\n"));
+                print_stderr(&format!("slotd: {line}\n"));
                 Ok(())
             }
         }

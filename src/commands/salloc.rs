@@ -2,9 +2,10 @@
 
 use super::launch::{
     Reporter, all_streams, caller, check_work_dir, client, hand_in, print_defined,
-    stays_until_back, tell, verdict,
+    stays_until_back, verdict,
 };
 use super::output::print;
+use super::output::print_stderr;
 use super::{Done, Entry, not_immediate, paths, refused, submitting_origin, unexpected};
 use crate::args::choices::{Applet, Reader, definition};
 use crate::args::error::{CliError, Mark};
@@ -176,7 +177,7 @@ struct Session {
 impl Session {
     fn say(&self, text: &str) {
         if !self.salloc.job.quiet {
-            tell(&format!("salloc: {text}\n"));
+            print_stderr(&format!("salloc: {text}\n"));
         }
     }
 
@@ -195,7 +196,9 @@ impl Session {
         {
             conn.send(&Request::Release { job, exit: ExitCode::status(1) }, &[])?;
             let _ = wait_for_release(&mut conn);
-            tell(&format!("salloc: error: _fork_command: Unable to find command \"{program}\"\n"));
+            print_stderr(&format!(
+                "salloc: error: _fork_command: Unable to find command \"{program}\"\n"
+            ));
             self.say(&release_message(job, Some(End::Completed)));
             return Ok(1);
         }
@@ -267,7 +270,7 @@ impl Session {
                 if is_withdrawn {
                     self.say(&format!("Job allocation {job} has been revoked."))
                 } else {
-                    tell(&format!("salloc: {}\n", stays_until_back(job)))
+                    print_stderr(&format!("salloc: {}\n", stays_until_back(job)))
                 }
                 self.say("Job aborted due to signal");
                 if typed {

@@ -349,7 +349,7 @@ impl Session<'_> {
                 Ok(other) => code = other,
                 Err(error) => {
                     if !self.output.quiet {
-                        output::tell("scontrol", &error);
+                        output::print_error("scontrol", &error);
                     }
                     code = 1;
                 }

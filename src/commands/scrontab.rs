@@ -1,8 +1,8 @@
 //! `scrontab`: edits, lists, replaces or removes the user's crontab of jobs.
 
 use super::draft::Draft;
-use super::launch::{client, tell};
-use super::output::{print_bytes, tell as tell_error};
+use super::launch::client;
+use super::output::{print_bytes, print_error, print_stderr};
 use super::{Done, Entry, ask, known_names, submitting_origin, unexpected};
 use crate::args::choices::{self, Applet, definition};
 use crate::args::error::{CliError, Mark};
@@ -196,7 +196,7 @@ impl Command<'_> {
     /// Prints the jobs of the entries (`-v`).
     fn report(&self, lines: &[(usize, usize)], jobs: &[JobId]) {
         for ((first, last), job) in lines.iter().zip(jobs).filter(|_| self.is_verbose) {
-            tell(&format!("scrontab: lines {first}-{last}: job {job}\n"));
+            print_stderr(&format!("scrontab: lines {first}-{last}: job {job}\n"));
         }
     }
 
@@ -211,7 +211,7 @@ impl Command<'_> {
             let edited = edited.inspect_err(|_| draft.remove())?;
             if edited == text {
                 draft.remove();
-                tell("scrontab: the crontab is unchanged\n");
+                print_stderr("scrontab: the crontab is unchanged\n");
                 return Ok(0);
             }
             match self.install(&edited) {
@@ -225,7 +225,7 @@ impl Command<'_> {
                 }
                 Err(Rejected { lines, error }) => {
                     draft.remove();
-                    tell_error(APPLET.name, &error);
+                    print_error(APPLET.name, &error);
                     if !wants_again()? {
                         return Err(CliError { exit: 1, ..CliError::default() });
                     }
@@ -283,7 +283,7 @@ fn marked(text: &[u8], bad: &[(usize, usize)]) -> Vec<u8> {
 /// Asks whether to open the editor again.
 fn wants_again() -> Result<bool, CliError> {
     loop {
-        tell("Do you want to retry the edit? (y/n) ");
+        print_stderr("Do you want to retry the edit? (y/n) ");
         let mut line = String::new();
         let read = io::stdin().read_line(&mut line);
         let read = read.map_err(|error| CliError::error(1, error.to_string()))?;

@@ -190,14 +190,16 @@ impl Table {
             SinfoFormat::Percent(text) => {
                 let (layout, unknown) =
                     render::as_known(text).map_err(|bad| marked_format_error(Mark::Bare, bad))?;
-                unknown
-                    .into_iter()
-                    .for_each(|bad| output::tell("sinfo", &marked_format_error(Mark::Bare, bad)));
+                unknown.into_iter().for_each(|bad| {
+                    output::print_error("sinfo", &marked_format_error(Mark::Bare, bad))
+                });
                 (Some(layout), false)
             }
             SinfoFormat::Fields(text) => {
                 let (layout, unknown) = render::long(text);
-                unknown.into_iter().for_each(|bad| output::tell("sinfo", &format_error(bad)));
+                unknown
+                    .into_iter()
+                    .for_each(|bad| output::print_error("sinfo", &format_error(bad)));
                 (Some(layout), false)
             }
             SinfoFormat::Reasons => (None, false),

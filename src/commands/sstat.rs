@@ -131,7 +131,7 @@ fn over_time(args: &Sstat, origin: &Origin) -> Done {
         let why = format!(
             "no usage over time recorded for {wanted}: it has not started or ended immediately"
         );
-        output::tell("sstat", &CliError::error(0, why));
+        output::print_error("sstat", &CliError::error(0, why));
     }
     if args.json {
         return output::print(&json::text(&series::json(&steps)));
@@ -161,7 +161,7 @@ fn complain(jobs: &[JobRef], list: &JobList) {
         let has_steps = list.jobs.iter().filter(names).any(|job| !job.steps.is_empty());
         if !has_steps {
             let error = CliError::error(0, format!("couldn't get steps for job {wanted}"));
-            output::tell("sstat", &error);
+            output::print_error("sstat", &error);
         }
     }
 }

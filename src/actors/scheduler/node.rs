@@ -1,7 +1,7 @@
 //! The node: answers to sinfo, changes by the owner of the host, and checks of cgroups.
 
 use super::SchedulerActor;
-use super::asker::Told;
+use super::asker::CommitResult;
 use crate::actors::messages::{
     CgroupsChecked, CgroupsUnusable, ChangeSite, CheckParts, HostGoesDown, NoteMachine,
     OrderReservation, QueryNode, SiteChange, SubmitJob,
@@ -93,7 +93,7 @@ impl Handler<ChangeSite> for SchedulerActor {
         }
         self.log_node();
         self.log_beyond();
-        self.tell_changed(Changed::node);
+        self.publish(Changed::node);
         self.forecasts.outdate();
         self.decide(ctx, Core::notify_of_outages);
         Ok(if is_of_node { Vec::new() } else { self.beyond() })
@@ -114,15 +114,15 @@ impl Handler<OrderReservation> for SchedulerActor {
             return Box::pin(async move { Err(why) });
         }
         let done = self.core.order_reservation(&order, &mut cx);
-        self.tell_changed(Changed::node);
+        self.publish(Changed::node);
         self.forecasts.outdate();
-        let told = self.commit_command(cx.out);
+        let committed = self.commit_command(cx.out);
         self.ask_round(ctx);
         Box::pin(async move {
             let name = done?;
-            match told.await {
-                Told::Durable => Ok(name),
-                Told::Unstored(fault) => {
+            match committed.await {
+                CommitResult::Durable => Ok(name),
+                CommitResult::Unstored(fault) => {
                     Err(Refusal::Reservation(ReservationFault::NotStored(fault)))
                 }
             }
@@ -149,7 +149,7 @@ impl Handler<NoteMachine> for SchedulerActor {
             }
             self.log_beyond();
         }
-        self.tell_changed(Changed::node);
+        self.publish(Changed::node);
         self.forecasts.outdate();
         self.decide(ctx, Core::notify_of_outages);
         MessageResult(Box::new(self.core.config().host.clone()))
@@ -188,7 +188,7 @@ impl SchedulerActor {
             None => log::info!("the node accepts jobs again"),
         }
         self.logged_trouble = trouble;
-        self.tell_changed(Changed::node);
+        self.publish(Changed::node);
     }
 }
 
@@ -208,10 +208,10 @@ impl Handler<HostGoesDown> for SchedulerActor {
     type Result = ResponseFuture<()>;
 
     fn handle(&mut self, _: HostGoesDown, ctx: &mut Self::Context) -> Self::Result {
-        let (told, ended) = oneshot::channel();
-        self.going_down = Some(told);
+        let (asker, ended) = oneshot::channel();
+        self.going_down = Some(asker);
         self.decide(ctx, Core::host_goes_down);
-        self.tell_all_ended();
+        self.answer_shutdown();
         // If the channel closes, the daemon that asked is stopping, too.
         Box::pin(async move { drop(ended.await) })
     }
@@ -219,7 +219,7 @@ impl Handler<HostGoesDown> for SchedulerActor {
 
 impl SchedulerActor {
     /// Answers a waiting shutdown once no job is active and everything is durable.
-    pub(super) fn tell_all_ended(&mut self) {
+    pub(super) fn answer_shutdown(&mut self) {
         if !self.core.records().has_active()
             && self.in_flight.is_empty()
             && let Some(asker) = self.going_down.take()

@@ -6,7 +6,7 @@ use super::list::{list, unreadable};
 use super::named::moved;
 use super::remote::{
     Advice, Remote, UNKNOWN, advice, cause, failure, journal, known, print, seconds, shared,
-    sockets, submitted, tell,
+    sockets, submitted,
 };
 use super::submit::exchange::{Settling, read_report};
 use crate::args::error::CliError;
@@ -15,6 +15,7 @@ use crate::clusters::journal::{Journal, Record, is_token};
 use crate::clusters::link::{self, Clusters, Ended, Input, Output};
 use crate::clusters::program::{self, Place};
 use crate::clusters::token::{Fact, Outcome, State, Submission};
+use crate::commands::output::print_stderr;
 use slotd_parse::error::shown;
 use slotd_sys::clock;
 use std::fs::{self, DirBuilder};
@@ -337,7 +338,7 @@ fn login(cluster: &Cluster) -> Done {
             .hint("set XDG_RUNTIME_DIR to a short path")
     })?;
     if is_open(host, &socket)? {
-        tell(&format!("slotd: already logged in to cluster {name}\n"));
+        print_stderr(&format!("slotd: already logged in to cluster {name}\n"));
         return Ok(0);
     }
     // ssh does not replace the socket of a connection that has ended.
@@ -368,7 +369,7 @@ fn login(cluster: &Cluster) -> Done {
         )
         .hint(format!("`ssh {host}` must work by hand first")));
     }
-    tell(&format!(
+    print_stderr(&format!(
         "slotd: logged in to cluster {name}; the connection closes after 12 hours without use\n"
     ));
     Ok(0)
@@ -473,10 +474,10 @@ fn settle(
         2 if attempt == 1 => ControlFlow::Break(Outcome::NotSubmitted),
         _ => ControlFlow::Continue(ask().map_or(Fact::Broken, |(_, fact)| fact)),
     };
-    let mut is_told = false;
+    let mut is_reported = false;
     let mut note = |_| {
-        if !std::mem::replace(&mut is_told, true) {
-            tell(&format!(
+        if !std::mem::replace(&mut is_reported, true) {
+            print_stderr(&format!(
                 "slotd: cluster {} does not show the job yet; asking again for a few minutes. Ctrl-C changes nothing\n",
                 cluster.name
             ));

@@ -1,6 +1,7 @@
 //! The step of an srun: its request, its commands, its streams and its end.
 
-use super::super::launch::{Reporter, all_streams, tell, verdict};
+use super::super::launch::{Reporter, all_streams, verdict};
+use super::super::output::print_stderr;
 use super::{Done, Srun};
 use crate::args::error::{CliError, Mark};
 use crate::args::origin::Origin;
@@ -254,7 +255,7 @@ pub fn run(
     let node = system::probe_host_name();
     let (code, lines) = verdict(&node, view.id, &outcome)?;
     for line in lines {
-        tell(&format!("srun: {line}\n"));
+        print_stderr(&format!("srun: {line}\n"));
     }
     let exit = outcome.exit();
     Ok(StepEnd { code, exit, interrupted: reporter.was_interrupted(exit) })
