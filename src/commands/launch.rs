@@ -20,7 +20,6 @@ use slotd_sys::paths::Paths;
 use slotd_sys::{clock, proc, system, user, work_tree};
 use std::ffi::CStr;
 use std::fs;
-use std::io::{self, Write};
 use std::os::fd::{AsFd, AsRawFd};
 use std::path::Path;
 use std::sync::mpsc::{self, RecvTimeoutError};
@@ -246,11 +245,8 @@ pub fn submit_parsed(sbatch: Sbatch, command: &str) -> Result<JobId, CliError> {
     let submission = Submit {
         request,
         script_len: texts.script.len(),
-        texts_of: None,
-        wait: false,
-        test_only: false,
         client: client(false),
-        again: false,
+        ..Submit::default()
     };
     match hand_in(&paths()?, submission, &raw, command)?.1 {
         Answer::Refused(why) => {

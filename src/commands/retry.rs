@@ -372,12 +372,9 @@ impl Submitter<'_> {
         let tasks = request.array.as_ref().map(|array| array.tasks.clone());
         let submission = Submit {
             request,
-            script_len: 0,
             texts_of: Some(texts_of),
-            wait: false,
-            test_only: false,
             client: client(false),
-            again: false,
+            ..Submit::default()
         };
         // The daemon recognizes a repeated submission by its process, so only the first may be
         // repeated.

@@ -223,12 +223,8 @@ impl Session {
     fn submit(&self, caller: &Caller) -> Result<(Connection, JobId), CliError> {
         let submit = Submit {
             request: self.salloc.request.clone(),
-            script_len: 0,
-            texts_of: None,
-            wait: false,
-            test_only: false,
             client: Client { until_granted: self.salloc.no_shell, ..client(true) },
-            again: false,
+            ..Submit::default()
         };
         match hand_in(&caller.paths, submit, &[], "salloc")? {
             (conn, Answer::Submitted { job }) => Ok((conn, job)),
@@ -330,7 +326,6 @@ impl Session {
             job: view.id,
             client,
             uid: self.salloc.request.uid,
-            again: false,
             request: StepRequest {
                 kind: StepKind::Interactive,
                 name: self.salloc.command.first().unwrap_or_else(|| &self.origin.shell).clone(),
@@ -345,9 +340,7 @@ impl Session {
             umask: Some(*self.origin.umask),
             rlimits: self.origin.propagated(None),
             streams: vec![none; ntasks as usize],
-            pty: false,
-            client_line: None,
-            label: false,
+            ..StepLaunch::default()
         };
         (launch, options)
     }

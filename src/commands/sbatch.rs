@@ -451,11 +451,10 @@ fn submit(mut sbatch: Sbatch, origin: &Origin) -> Done {
     let submit = Submit {
         request: sbatch.request,
         script_len: sbatch.texts.script.len(),
-        texts_of: None,
         wait: sbatch.wait,
         test_only: sbatch.test_only,
         client: client(false),
-        again: false,
+        ..Submit::default()
     };
     let (conn, answer) = hand_in(&paths, submit, &raw, "sbatch").map_err(with_exit)?;
     match answer {

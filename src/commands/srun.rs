@@ -291,12 +291,9 @@ impl Session {
     fn submission(&self, holds: bool) -> Submit {
         Submit {
             request: self.srun.request.clone(),
-            script_len: 0,
-            texts_of: None,
-            wait: false,
             test_only: self.srun.test_only,
             client: client(holds),
-            again: false,
+            ..Submit::default()
         }
     }
 

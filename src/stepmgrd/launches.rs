@@ -3,7 +3,6 @@
 use slotd_exec::environment::{Environment, task_environment};
 use slotd_exec::launch_spec::{LaunchSpec, TaskSpec};
 use slotd_exec::step_launcher::{Launch, Order};
-use slotd_model::job::ClientProcess;
 use slotd_model::request::{GpuRequest, MemRequest};
 use slotd_model::tres::Allocation;
 use slotd_model::{ArrayRole, Step, StepId, StepKey, StepRequest, Timestamp};
@@ -122,9 +121,7 @@ impl Launches {
         let per_task = shape.cpus / shape.ntasks.max(1);
         let launch = StepLaunch {
             job: job.id,
-            client: ClientProcess::default(),
             uid: job.request.uid,
-            again: false,
             request: StepRequest {
                 ntasks: Some(shape.ntasks),
                 cpus_per_task: Some(per_task),
@@ -136,14 +133,8 @@ impl Launches {
                 exact: true,
                 ..StepRequest::default()
             },
-            argv: Vec::new(),
-            work_dir: String::new(),
             umask: Some(self.umask),
-            rlimits: Default::default(),
-            streams: Vec::new(),
-            pty: false,
-            client_line: None,
-            label: false,
+            ..StepLaunch::default()
         };
         let mut set_env =
             Environment::of(job, &self.job.host, &self.root).step(StepId::Num(0), &launch, alloc);

@@ -582,16 +582,7 @@ mod tests {
                     job: JobId(1),
                     client,
                     uid: nix::unistd::getuid().as_raw(),
-                    again: false,
-                    request: Default::default(),
-                    argv: Vec::new(),
-                    work_dir: String::new(),
-                    umask: None,
-                    rlimits: Default::default(),
-                    streams: Vec::new(),
-                    pty: false,
-                    client_line: None,
-                    label: false,
+                    ..StepLaunch::default()
                 };
                 run_step(&mut conn, &caller, launch, &[], &options, &mut Silent)
             });

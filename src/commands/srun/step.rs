@@ -232,16 +232,14 @@ pub fn run(
         job: view.id,
         client: caller.client,
         uid: srun.request.uid,
-        again: false,
         request: srun.step.clone(),
         argv,
         work_dir: srun.request.work_dir.clone(),
         umask: Some(*origin.umask),
         rlimits: origin.propagated(srun.propagate.as_ref()),
         streams: vec![streams; with_streams as usize],
-        pty: false,
-        client_line: None,
         label: srun.label,
+        ..StepLaunch::default()
     };
     let mut reporter = Reporter::new("srun", srun.job.quiet);
     let outcome = match run_step(conn, caller, launch, &srun.env, &options, &mut reporter) {
