@@ -40,8 +40,8 @@ fn main() -> io::Result<()> {
 
 /// Returns the path of an archive, or `None` if the compiler does not find it.
 fn archive(name: &str) -> Option<PathBuf> {
-    let told = Command::new("cc").arg(format!("-print-file-name={name}")).output().ok()?;
-    let path = PathBuf::from(String::from_utf8(told.stdout).ok()?.trim());
+    let output = Command::new("cc").arg(format!("-print-file-name={name}")).output().ok()?;
+    let path = PathBuf::from(String::from_utf8(output.stdout).ok()?.trim());
     path.is_absolute().then_some(path)
 }
 

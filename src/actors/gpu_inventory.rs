@@ -8,6 +8,7 @@
 use crate::actors::messages::{GpusChanged, GpusRead, ProbeGpus, ReadGpus};
 use actix::prelude::*;
 use slotd_model::gpu::{Gpu, GpuReading, keep_numbers};
+use slotd_model::unread::Unread;
 use slotd_sys::aside;
 use slotd_sys::gpus::{Depth, Places, Seen};
 
@@ -60,7 +61,7 @@ impl GpuInventoryActor {
         actix::spawn(aside::run("storing the GPU numbers", aside::PATIENCE, move || {
             places.keep(all)
         }));
-        self.tell_changed();
+        self.publish();
     }
 
     /// Completes the first detection. Reports it even if it found no GPUs, since other actors wait
@@ -68,11 +69,11 @@ impl GpuInventoryActor {
     fn end_detection(&mut self) {
         if !std::mem::replace(&mut self.has_looked, true) {
             log_lost(self.lost.iter());
-            self.tell_changed();
+            self.publish();
         }
     }
 
-    fn tell_changed(&self) {
+    fn publish(&self) {
         if let Some(outputs) = &self.outputs {
             outputs
                 .changed
@@ -109,7 +110,7 @@ impl Handler<ReportTo> for GpuInventoryActor {
         // daemon was running are reported here.
         if self.has_looked && !self.lost.is_empty() {
             log_lost(self.lost.iter());
-            self.tell_changed();
+            self.publish();
         }
     }
 }
@@ -143,7 +144,7 @@ impl Handler<ReadGpus> for GpuInventoryActor {
             return;
         }
         let places = self.places.clone();
-        let look = async move { places.look(Depth::Use).await.map_err(|e| e.to_string()) };
+        let look = async move { places.look(Depth::Use).await.map_err(Unread::gpus) };
         ctx.spawn(look.into_actor(self).then(|seen, actor, _| {
             if let Ok(seen) = &seen {
                 actor.note(seen);
@@ -155,7 +156,7 @@ impl Handler<ReadGpus> for GpuInventoryActor {
                     Err(e) => Err(e),
                 }
             };
-            read.into_actor(actor).map(|read: Result<Vec<GpuReading>, String>, actor, _| {
+            read.into_actor(actor).map(|read: Result<Vec<GpuReading>, Unread>, actor, _| {
                 actor.is_reading = false;
                 if let Some(outputs) = &actor.outputs {
                     outputs.read.do_send(GpusRead(read));

@@ -275,7 +275,7 @@ pub fn step_launch(
         time_limit_secs: request.time_limit_secs,
         mpi: request.mpi,
         own_end: own_end(job, host, kill_wait),
-        tie_fd: launch.client_line,
+        client_fd: launch.client_line,
         // The first launch of a job stores its record. In a batch job, the script was the first.
         job: is_first_of_allocation(m).then(|| Box::new(job.without_steps())),
         ..LaunchSpec::default()

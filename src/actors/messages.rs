@@ -4,6 +4,7 @@
 use crate::actors::feed::{Feed, FeedSender};
 use crate::actors::news::NewsSender;
 use actix::Message;
+use slotd_exec::cgroup::CgroupError;
 use slotd_exec::launch_spec::{StepCommand, StepUsage};
 use slotd_model::change::{Change, LaunchTexts};
 use slotd_model::diagnostics::Diagnostics;
@@ -17,6 +18,7 @@ use slotd_model::reservation::ReservationOrder;
 use slotd_model::resize::GivenBack;
 use slotd_model::source::{Kept, Source};
 use slotd_model::tres::Allocation;
+use slotd_model::unread::Unread;
 use slotd_model::view::{JobList, JobView, NodeView};
 use slotd_model::{
     ExitCode, ExitRecord, Job, JobId, JobRef, Refusal, Step, StepId, StepKey, StoreFault, Timestamp,
@@ -28,6 +30,7 @@ use slotd_sched::{
 };
 use slotd_store::StoreError;
 use slotd_store::diffs::PackedDiff;
+use slotd_sys::aside::Unfinished;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use tokio::sync::oneshot;
@@ -320,7 +323,15 @@ pub struct ClientGone {
 /// Whether cgroups can be created for jobs, and if not, why.
 #[derive(Message)]
 #[rtype(result = "()")]
-pub struct CgroupsChecked(pub Result<(), String>);
+pub struct CgroupsChecked(pub Result<(), CgroupsUnusable>);
+
+#[derive(Debug, thiserror::Error)]
+pub enum CgroupsUnusable {
+    #[error(transparent)]
+    Refused(#[from] CgroupError),
+    #[error(transparent)]
+    Unchecked(#[from] Unfinished),
+}
 
 /// The host is shutting down. Ends all jobs. Answered once everything about their ends is durable.
 #[derive(Message)]
@@ -421,7 +432,7 @@ pub struct GpusChanged {
 /// The usage of the GPUs, or why it cannot be read.
 #[derive(Message)]
 #[rtype(result = "()")]
-pub struct GpusRead(pub Result<Vec<GpuReading>, String>);
+pub struct GpusRead(pub Result<Vec<GpuReading>, Unread>);
 
 // ---- StoreActor ----
 
@@ -571,7 +582,7 @@ pub enum RunnerCommand {
     /// Do the same for one step.
     StopStep(StepId, StopCause),
     /// Forward a command to the watcher of a step.
-    Tell(StepId, StepCommand),
+    ToStep(StepId, StepCommand),
     /// Measure the current usage of a step. The sender is dropped if the step has just ended.
     Measure(StepId, oneshot::Sender<StepUsage>),
     /// Stop the processes and the clock of the time limit.

@@ -23,7 +23,7 @@ pub mod scheduler;
 pub mod store;
 
 #[cfg(test)]
-mod simulation;
+mod tests;
 
 pub use gpu_inventory::GpuInventoryActor;
 pub use notifier::NotifierActor;

@@ -415,7 +415,7 @@ impl Handler<RunnerCommand> for RunnerActor {
             RunnerCommand::StopStep(step, cause) => {
                 self.stop_step(self.launched_as(step), cause, ctx)
             }
-            RunnerCommand::Tell(step, command) => {
+            RunnerCommand::ToStep(step, command) => {
                 if let Some(live) = self.steps.get(&self.launched_as(step)) {
                     live.commands.send(command);
                 }

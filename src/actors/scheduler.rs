@@ -51,7 +51,7 @@ pub mod tests;
 mod trouble;
 mod watchers;
 
-use asker::{Asker, Told};
+use asker::{Asker, CommitResult};
 use counters::Counters;
 use forecasts::Forecasts;
 use in_flight::{InFlight, Waiting};
@@ -198,9 +198,9 @@ impl SchedulerActor {
             return;
         }
         self.seq += 1;
-        self.tell_decided(&changes, &effects);
+        self.publish_decision(&changes, &effects);
         self.name_std_err(&mut effects);
-        let told = self.notices.take(&mut effects, &mut changes);
+        let outgoing = self.notices.take(&mut effects, &mut changes);
         let sorted = self.in_flight.sort(effects);
         let texts_for = sorted
             .later
@@ -228,7 +228,7 @@ impl SchedulerActor {
             seq: self.seq,
             effects: sorted.later,
             ended,
-            told,
+            outgoing,
             changed,
             sent,
             asker,
@@ -298,10 +298,13 @@ impl Actor for SchedulerActor {
         self.log_beyond();
         for job in std::mem::take(&mut self.adopt) {
             let host = self.core.config().host.clone();
-            self.tell_runner(job.id, RunnerCommand::Adopt(AdoptJob { job: Box::new(job), host }));
+            self.send_to_runner(
+                job.id,
+                RunnerCommand::Adopt(AdoptJob { job: Box::new(job), host }),
+            );
         }
         for (job, cause) in self.core.records().unfinished_stops() {
-            self.tell_runner(job, RunnerCommand::Stop(cause));
+            self.send_to_runner(job, RunnerCommand::Stop(cause));
         }
         self.ask_round(ctx);
     }
@@ -321,7 +324,7 @@ impl Handler<Round> for SchedulerActor {
         self.is_round_quick = took <= QUICK_ROUND;
         self.commit_then(cx.out, None);
         self.send_commits();
-        self.tell_newcomers();
+        self.notify_newcomers();
         if self.core.take_gpu_request() {
             self.outputs.gpus.do_send(ReadGpus);
         }
@@ -353,7 +356,7 @@ impl Handler<Due> for SchedulerActor {
     fn handle(&mut self, _: Due, ctx: &mut Self::Context) {
         self.decide(ctx, |core, cx| core.on_due(cx));
         // The timer may change what pending jobs wait for.
-        self.tell_changed(Changed::queue);
+        self.publish(Changed::queue);
     }
 }
 
@@ -375,13 +378,13 @@ impl Handler<Committed> for SchedulerActor {
         if self.carry_out_all(done.effects, done.ended, texts.into_iter().collect()) {
             self.ask_round(ctx);
         }
-        for told in done.told {
-            self.outputs.notifier.do_send(told.notify);
+        for outgoing in done.outgoing {
+            self.outputs.notifier.do_send(outgoing.notify);
         }
         if let Some(asker) = done.asker {
-            asker.tell(Told::Durable);
+            asker.answer(CommitResult::Durable);
         }
-        self.tell_all_ended();
+        self.answer_shutdown();
     }
 }
 
@@ -455,7 +458,7 @@ impl Handler<GpusChanged> for SchedulerActor {
         let partitions = self.core.config().all_partitions.clone();
         let now = self.now();
         self.core.set_host(host, partitions, now);
-        self.tell_changed(Changed::node);
+        self.publish(Changed::node);
         self.forecasts.outdate();
         self.decide(ctx, Core::notify_of_outages);
     }
@@ -471,9 +474,9 @@ impl Handler<GpusRead> for SchedulerActor {
         self.decide(ctx, |core, cx| core.on_gpus_read(read, cx.now));
         // The watcher of a step records its usage over time.
         for (key, gpu) in self.core.gpu_use_of_steps() {
-            let told = StepCommand::Gpus { busy_percent: gpu.busy_sum, mem_mb: gpu.mem_sum_mb };
+            let command = StepCommand::Gpus { busy_percent: gpu.busy_sum, mem_mb: gpu.mem_sum_mb };
             if let Some(runner) = self.runners.get(&key.job) {
-                runner.do_send(RunnerCommand::Tell(key.step, told));
+                runner.do_send(RunnerCommand::ToStep(key.step, command));
             }
         }
     }

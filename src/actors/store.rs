@@ -180,7 +180,7 @@ impl StoreActor {
             .collect()
     }
 
-    fn tell_fault(&mut self, error: StoreError) {
+    fn report_fault(&mut self, error: StoreError) {
         if let Some(unstored) = self.backlog.fail(error) {
             self.outputs.unstored.do_send(unstored);
         }
@@ -232,7 +232,7 @@ impl Handler<Commits> for StoreActor {
         }
         if let Some(error) = self.backlog.fault().cloned() {
             // Sent before the scheduler learned of the fault.
-            self.tell_fault(error);
+            self.report_fault(error);
         }
     }
 }
@@ -260,7 +260,7 @@ impl Handler<Flush> for StoreActor {
                     }
                     _ => FIRST_PAUSE,
                 };
-                self.tell_fault(error);
+                self.report_fault(error);
                 ctx.notify_later(Flush, self.pause);
             }
             Ok(()) => {
@@ -338,7 +338,7 @@ impl Handler<CloseStore> for StoreActor {
         if !self.backlog.is_empty()
             && let Err(error) = self.commit_waiting()
         {
-            self.tell_fault(error);
+            self.report_fault(error);
         }
         self.store.close();
     }

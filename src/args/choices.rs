@@ -43,6 +43,22 @@ pub struct Applet {
 }
 
 impl Applet {
+    /// Returns a command that takes operands anywhere, exits with 1 for an unknown option, and has
+    /// nothing else to declare.
+    pub const fn new(name: &'static str, about: &'static str) -> Applet {
+        Applet {
+            name,
+            about,
+            operands: Operands::Anywhere,
+            usage_exit: 1,
+            points_to_help: true,
+            extras: &[],
+            variables: Vec::new,
+            submission: "",
+            examples: &[],
+        }
+    }
+
     /// Returns the option with this name if it has no effect.
     fn extra(&self, name: &str) -> Option<&'static Extra> {
         self.extras.iter().copied().flatten().find(|extra| extra.long == name)

@@ -414,16 +414,11 @@ mod tests {
         let listener = UnixListener::bind(paths.socket()).unwrap();
         let client = std::thread::spawn(move || {
             let submission = Submit {
-                request: Default::default(),
-                script_len: 0,
-                texts_of: None,
-                wait: false,
-                test_only: false,
                 client: Client {
                     process: ClientProcess { pid: 1, start_ticks: 1, ..ClientProcess::default() },
                     ..Client::default()
                 },
-                again: false,
+                ..Submit::default()
             };
             let mut losses = 0;
             let (_, answer) = submit(&paths, submission, &[], &mut || losses += 1).unwrap();

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use slotd_model::CLUSTER;
 use slotd_parse::error::shown;
 use slotd_parse::{age, suggest};
+use std::borrow::Cow;
 use std::path::PathBuf;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
@@ -80,15 +81,27 @@ pub struct Cluster {
 }
 
 /// A problem in the file, with its line number, which starts at 1.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("line {line}: {text}")]
 pub struct ConfigError {
     pub line: usize,
     pub text: String,
 }
 
-impl std::fmt::Display for ConfigError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "line {}: {}", self.line, self.text)
+/// The requirement that the value of a key violates: `must be …`.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+struct BadValue(Cow<'static, str>);
+
+impl From<&'static str> for BadValue {
+    fn from(text: &'static str) -> Self {
+        BadValue(text.into())
+    }
+}
+
+impl From<String> for BadValue {
+    fn from(text: String) -> Self {
+        BadValue(text.into())
     }
 }
 
@@ -101,7 +114,7 @@ pub struct Key {
     pub default: &'static str,
     /// The meaning, for the reference.
     pub about: &'static str,
-    set: fn(&mut Cluster, &DeValue<'_>) -> Result<(), String>,
+    set: fn(&mut Cluster, &DeValue<'_>) -> Result<(), BadValue>,
 }
 
 /// All keys of `[[cluster]]`, in the order of the reference.
@@ -134,7 +147,7 @@ pub const KEYS: [Key; 10] = [
         set: |cluster, value| {
             let path = PathBuf::from(text(value)?);
             if !path.is_absolute() || path.as_os_str().as_encoded_bytes().contains(&b':') {
-                return Err("must be an absolute path without `:`".to_owned());
+                return Err("must be an absolute path without `:`".into());
             }
             cluster.link = Link::Local(path);
             Ok(())
@@ -149,7 +162,7 @@ pub const KEYS: [Key; 10] = [
             let dir = text(value)?;
             let is_usable = dir.starts_with('/') || dir.starts_with("~/");
             if !is_usable || dir.trim_end_matches('/').len() < 2 || dir.contains(char::is_control) {
-                return Err("must be an absolute path or begin with `~/`".to_owned());
+                return Err("must be an absolute path or begin with `~/`".into());
             }
             cluster.dir = dir.trim_end_matches('/').to_owned();
             Ok(())
@@ -177,7 +190,7 @@ pub const KEYS: [Key; 10] = [
             // The words are not quoted, because login shells quote differently.
             let is_plain = |c: char| c.is_ascii_alphanumeric() || "/._-".contains(c);
             if shell.is_empty() || !shell.iter().all(|word| word.chars().all(is_plain)) {
-                return Err("must be a POSIX shell and its options, such as \"bash -l\"".to_owned());
+                return Err("must be a POSIX shell and its options, such as \"bash -l\"".into());
             }
             cluster.shell = shell;
             Ok(())
@@ -191,7 +204,7 @@ pub const KEYS: [Key; 10] = [
         set: |cluster, value| {
             cluster.options = texts(value)?;
             match cluster.options.iter().find(|word| word.contains('\0')) {
-                Some(_) => Err("must not contain zero bytes".to_owned()),
+                Some(_) => Err("must not contain zero bytes".into()),
                 None => Ok(()),
             }
         },
@@ -206,11 +219,12 @@ pub const KEYS: [Key; 10] = [
         set: |cluster, value| {
             cluster.export = texts(value)?;
             if let Some(bad) = cluster.export.iter().find(|name| !is_variable(name)) {
-                return Err(format!("must be names of variables: {}", shown(bad)));
+                return Err(format!("must be names of variables: {}", shown(bad)).into());
             }
             match cluster.export.iter().find(|name| program::is_own(name)) {
                 Some(bad) => {
-                    Err(format!("must not contain {bad}, which slotd or the shell there uses"))
+                    Err(format!("must not contain {bad}, which slotd or the shell there uses")
+                        .into())
                 }
                 None => Ok(()),
             }
@@ -249,19 +263,19 @@ pub const KEYS: [Key; 10] = [
 /// The default of `keep`, in seconds: 30 days.
 pub const KEEP: u64 = 30 * 86_400;
 
-fn text<'a>(value: &'a DeValue<'_>) -> Result<&'a str, String> {
+fn text<'a>(value: &'a DeValue<'_>) -> Result<&'a str, BadValue> {
     match value {
         DeValue::String(text) => Ok(text),
-        _ => Err("must be a string".to_owned()),
+        _ => Err("must be a string".into()),
     }
 }
 
-fn texts(value: &DeValue<'_>) -> Result<Vec<String>, String> {
-    let DeValue::Array(list) = value else { return Err("must be a list of strings".to_owned()) };
+fn texts(value: &DeValue<'_>) -> Result<Vec<String>, BadValue> {
+    let DeValue::Array(list) = value else { return Err("must be a list of strings".into()) };
     list.iter().map(|item| text(item.get_ref()).map(str::to_owned)).collect()
 }
 
-fn name(text: &str) -> Result<String, String> {
+fn name(text: &str) -> Result<String, BadValue> {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
     if text.is_empty()
         || text.len() > MOST_NAME
@@ -270,25 +284,25 @@ fn name(text: &str) -> Result<String, String> {
     {
         return Err(
             "must consist of letters, digits, `.`, `_` and `-`, and begin with a letter or digit"
-                .to_owned(),
+                .into(),
         );
     }
     if [CLUSTER, "all"].iter().any(|reserved| reserved.eq_ignore_ascii_case(text)) {
-        return Err(format!("must not be `{CLUSTER}`, which is this host, or `all`"));
+        return Err(format!("must not be `{CLUSTER}`, which is this host, or `all`").into());
     }
     Ok(text.to_owned())
 }
 
 /// Parses the destination of ssh, which must not be taken for an option.
-fn host(text: &str) -> Result<String, String> {
+fn host(text: &str) -> Result<String, BadValue> {
     let is_bad = |c: char| c.is_whitespace() || c.is_control();
     if text.is_empty() || text.starts_with('-') || text.contains(is_bad) {
-        return Err("must be a host of ~/.ssh/config or user@host".to_owned());
+        return Err("must be a host of ~/.ssh/config or user@host".into());
     }
     Ok(text.to_owned())
 }
 
-fn workdir(value: &DeValue<'_>) -> Result<WorkDir, String> {
+fn workdir(value: &DeValue<'_>) -> Result<WorkDir, BadValue> {
     let wrong = "must be \"snapshot\", \"same\" or pairs of absolute paths such as [[\"/home/me\", \"/u/me\"]]";
     match value {
         DeValue::String(text) if text == "snapshot" => Ok(WorkDir::Snapshot),
@@ -303,7 +317,7 @@ fn workdir(value: &DeValue<'_>) -> Result<WorkDir, String> {
             let pairs: Option<Vec<_>> = list.iter().map(pair).collect();
             Ok(WorkDir::Map(pairs.ok_or(wrong)?))
         }
-        _ => Err(wrong.to_owned()),
+        _ => Err(wrong.into()),
     }
 }
 

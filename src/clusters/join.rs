@@ -24,6 +24,17 @@ pub struct Part<'a> {
     pub out: &'a [u8],
 }
 
+/// A cluster whose output cannot be joined with the others'.
+#[derive(Debug, thiserror::Error)]
+pub enum JoinError {
+    #[error("cluster {cluster} did not print JSON: {source}")]
+    NotJson { cluster: String, source: serde_json::Error },
+    #[error("cluster {0} did not print a JSON object")]
+    NotAnObject(String),
+    #[error(transparent)]
+    Unprintable(#[from] serde_json::Error),
+}
+
 /// Returns the line above a cluster's output.
 pub fn heading(name: &str) -> Vec<u8> {
     format!("CLUSTER: {name}\n").into_bytes()
@@ -33,7 +44,7 @@ pub fn heading(name: &str) -> Vec<u8> {
 ///
 /// # Errors
 /// Fails if an output is not JSON but has to be.
-pub fn join(how: Join, dated: bool, parts: &[Part<'_>]) -> Result<Vec<u8>, String> {
+pub fn join(how: Join, dated: bool, parts: &[Part<'_>]) -> Result<Vec<u8>, JoinError> {
     let mut all = Vec::new();
     match how {
         Join::Headed => {
@@ -117,11 +128,11 @@ fn table(header: bool, parts: &[Part<'_>]) -> Vec<u8> {
 
 /// Joins documents: concatenates lists of the same name, and takes everything else from the first
 /// document.
-fn json(parts: &[Part<'_>]) -> Result<Vec<u8>, String> {
+fn json(parts: &[Part<'_>]) -> Result<Vec<u8>, JoinError> {
     let mut all: Option<Value> = None;
     for part in parts {
         let one: Value = serde_json::from_slice(part.out)
-            .map_err(|error| format!("cluster {} did not print JSON: {error}", part.name))?;
+            .map_err(|source| JoinError::NotJson { cluster: part.name.to_owned(), source })?;
         match (&mut all, one) {
             (None, one) => all = Some(one),
             (Some(Value::Object(all)), Value::Object(one)) => {
@@ -133,12 +144,10 @@ fn json(parts: &[Part<'_>]) -> Result<Vec<u8>, String> {
                     }
                 }
             }
-            (Some(_), _) => {
-                return Err(format!("cluster {} did not print a JSON object", part.name));
-            }
+            (Some(_), _) => return Err(JoinError::NotAnObject(part.name.to_owned())),
         }
     }
-    let text = serde_json::to_vec_pretty(&all.unwrap_or_default()).map_err(|e| e.to_string())?;
+    let text = serde_json::to_vec_pretty(&all.unwrap_or_default())?;
     Ok([text, b"\n".to_vec()].concat())
 }
 
@@ -207,8 +216,7 @@ mod tests {
         let all: Value = serde_json::from_str(&all).unwrap();
         assert_eq!(all, serde_json::json!({"meta": 1, "jobs": [1, 2, 3]}));
         let parts = [Part { name: "a", out: b"error" }];
-        assert!(
-            join(Join::Json, false, &parts).unwrap_err().contains("cluster a did not print JSON")
-        );
+        let error = join(Join::Json, false, &parts).unwrap_err().to_string();
+        assert!(error.contains("cluster a did not print JSON"));
     }
 }

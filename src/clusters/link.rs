@@ -2,7 +2,7 @@
 //!
 //! ssh never prompts here and never opens a shared connection: only `slotd cluster login` does.
 
-use crate::clusters::config::{self, Cluster, Link};
+use crate::clusters::config::{self, Cluster, ConfigError, Link};
 use crate::clusters::framing::Framer;
 use crate::clusters::journal::Record;
 use crate::clusters::program::Program;
@@ -74,19 +74,40 @@ impl Clusters {
     }
 }
 
+/// A file or directory that cannot be used, with the reason.
+#[derive(Debug, thiserror::Error)]
+#[error("{}: {why}", path.display())]
+pub struct Unusable {
+    path: PathBuf,
+    why: Why,
+}
+
+#[derive(Debug, thiserror::Error)]
+enum Why {
+    #[error(transparent)]
+    Io(#[from] io::Error),
+    #[error(transparent)]
+    Text(#[from] ConfigError),
+}
+
+impl Unusable {
+    fn new(path: &Path, why: impl Into<Why>) -> Self {
+        Unusable { path: path.to_owned(), why: why.into() }
+    }
+}
+
 /// Reads `clusters.toml`. If the file is missing, there are no clusters.
 ///
 /// # Errors
 /// Fails with a message that names the file if it is not a regular file, if anyone but this user
 /// and root can write to it or to its directory, or if its text is invalid.
-pub fn read(file: &Path) -> Result<Clusters, String> {
-    let failed = |why: &dyn std::fmt::Display| format!("{}: {why}", file.display());
+pub fn read(file: &Path) -> Result<Clusters, Unusable> {
     let text = match checked(file) {
         Ok(text) => text,
         Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
-        Err(error) => return Err(failed(&error)),
+        Err(error) => return Err(Unusable::new(file, error)),
     };
-    let list = config::parse(&text).map_err(|error| failed(&error))?;
+    let list = config::parse(&text).map_err(|error| Unusable::new(file, error))?;
     Ok(Clusters { file: file.to_owned(), list })
 }
 
@@ -139,12 +160,12 @@ pub fn socket(dir: &Path, cluster: &Cluster) -> Option<PathBuf> {
 /// # Errors
 /// Fails with a message that names the path if the directory or the socket belongs to another user
 /// or is a link, if others have access to the directory, or if another user can replace it.
-pub fn shared(dir: &Path, cluster: &Cluster) -> Result<Option<PathBuf>, String> {
+pub fn shared(dir: &Path, cluster: &Cluster) -> Result<Option<PathBuf>, Unusable> {
     let Some(socket) = socket(dir, cluster) else { return Ok(None) };
     let found = match check_sockets(dir).and_then(|()| fs::symlink_metadata(&socket)) {
         Ok(found) => found,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(format!("{}: {error}", dir.display())),
+        Err(error) => return Err(Unusable::new(dir, error)),
     };
     let user = nix::unistd::geteuid().as_raw();
     let why = if !found.file_type().is_socket() {
@@ -154,7 +175,7 @@ pub fn shared(dir: &Path, cluster: &Cluster) -> Result<Option<PathBuf>, String> 
     } else {
         return Ok(Some(socket));
     };
-    Err(format!("{}: {why}", socket.display()))
+    Err(Unusable::new(&socket, io::Error::new(io::ErrorKind::PermissionDenied, why)))
 }
 
 /// Refuses a directory of sockets that is not the user's own, to which others have access, or which
@@ -543,13 +564,15 @@ mod tests {
         with(&file, 0o644);
         assert_eq!(read(&file).unwrap().names(), ["a"]);
         with(&file, 0o664);
-        assert!(read(&file).unwrap_err().contains("others can write to it (mode 0664)"));
+        assert!(
+            read(&file).unwrap_err().to_string().contains("others can write to it (mode 0664)")
+        );
         with(&file, 0o600);
         with(dir.path(), 0o777);
-        assert!(read(&file).unwrap_err().contains("its directory"));
+        assert!(read(&file).unwrap_err().to_string().contains("its directory"));
         with(dir.path(), 0o700);
         if std::os::unix::fs::chown(&file, Some(12_345), None).is_ok() {
-            assert!(read(&file).unwrap_err().contains("belongs to user 12345"));
+            assert!(read(&file).unwrap_err().to_string().contains("belongs to user 12345"));
         }
     }
 
@@ -558,13 +581,13 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("clusters.toml");
         nix::unistd::mkfifo(&file, nix::sys::stat::Mode::S_IRWXU).unwrap();
-        assert!(read(&file).unwrap_err().contains("not a regular file"));
+        assert!(read(&file).unwrap_err().to_string().contains("not a regular file"));
         fs::remove_file(&file).unwrap();
         fs::create_dir(&file).unwrap();
-        assert!(read(&file).unwrap_err().contains("not a regular file"));
+        assert!(read(&file).unwrap_err().to_string().contains("not a regular file"));
         fs::remove_dir(&file).unwrap();
         fs::File::create(&file).unwrap().set_len(MOST_FILE + 1).unwrap();
-        assert!(read(&file).unwrap_err().contains("larger than"));
+        assert!(read(&file).unwrap_err().to_string().contains("larger than"));
     }
 
     #[test]
@@ -578,11 +601,11 @@ mod tests {
         let with = |path: &Path, mode| {
             fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap()
         };
-        let why = |dir: &Path| shared(dir, &ssh).unwrap_err();
-        assert_eq!(shared(&dir, &ssh), Ok(None));
+        let why = |dir: &Path| shared(dir, &ssh).unwrap_err().to_string();
+        assert_eq!(shared(&dir, &ssh).unwrap(), None);
         fs::create_dir(&dir).unwrap();
         with(&dir, 0o700);
-        assert_eq!(shared(&dir, &ssh), Ok(None));
+        assert_eq!(shared(&dir, &ssh).unwrap(), None);
         let path = socket(&dir, &ssh).unwrap();
         fs::write(&path, "").unwrap();
         assert!(why(&dir).ends_with(": it is not a socket"));
@@ -591,14 +614,14 @@ mod tests {
         assert!(why(&dir).ends_with(": it is not a socket"));
         fs::remove_file(&path).unwrap();
         let _listener = UnixListener::bind(&path).unwrap();
-        assert_eq!(shared(&dir, &ssh), Ok(Some(path.clone())));
+        assert_eq!(shared(&dir, &ssh).unwrap(), Some(path.clone()));
         with(&dir, 0o710);
         assert!(why(&dir).contains("others have access to it (mode 0710)"));
         with(&dir, 0o700);
         with(top.path(), 0o777);
         assert!(why(&dir).contains("others can write to the directory above it"));
         with(top.path(), 0o1777);
-        assert_eq!(shared(&dir, &ssh), Ok(Some(path.clone())));
+        assert_eq!(shared(&dir, &ssh).unwrap(), Some(path.clone()));
         symlink(&dir, top.path().join("link")).unwrap();
         assert!(why(&top.path().join("link")).contains("must be a directory"));
         // Only root can give files away.

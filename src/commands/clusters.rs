@@ -187,7 +187,7 @@ impl Named<'_> {
     fn report_unknown(&self, chosen: &Chosen) {
         if !chosen.unknown.is_empty() {
             let name = self.entry.name();
-            output::tell(name, &choice::refusal(chosen, &self.list, self.by, name));
+            output::print_error(name, &choice::refusal(chosen, &self.list, self.by, name));
         }
     }
 }
@@ -357,7 +357,7 @@ impl Elsewhere<'_> {
             }
         }
         let joined = join::join(self.joining(kind, headed), dated && headed, &parts)
-            .map_err(|why| CliError::error(1, why));
+            .map_err(|error| CliError::error(1, error.to_string()));
         // As in Slurm, all errors follow the output, which is written as a whole.
         let printed = joined.and_then(|text| print(&text));
         let _ = io::stderr().write_all(&errors);

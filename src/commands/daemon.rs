@@ -83,11 +83,11 @@ pub fn run(args: &DaemonArgs) -> Done {
     match (action, running) {
         (Action::Status, _) => status(&paths, running),
         (Action::Stop, None) => {
-            say(0, &format!("no daemon is running for {}", paths.root().display()))
+            finish(0, &format!("no daemon is running for {}", paths.root().display()))
         }
         (Action::Stop, Some(pid)) => {
             detached::stop(&paths, pid)?;
-            say(0, "stopped; running jobs continue")
+            finish(0, "stopped; running jobs continue")
         }
         (Action::Start, Some(pid)) if configuration(&paths).is_some() => runs_already(&paths, pid),
         // A daemon that holds the lock but does not answer is starting or exiting. The new one
@@ -150,7 +150,10 @@ pub fn configuration(paths: &Paths) -> Option<Vec<(String, String)>> {
 }
 
 fn runs_already(paths: &Paths, pid: i32) -> Done {
-    say(0, &format!("the daemon for {} is already running (process {pid})", paths.root().display()))
+    finish(
+        0,
+        &format!("the daemon for {} is already running (process {pid})", paths.root().display()),
+    )
 }
 
 fn serve(args: &DaemonArgs) -> Done {
@@ -194,7 +197,7 @@ fn start(paths: &Paths, file: Option<&SettingsFile>) -> Done {
             daemon::kept_backup(paths).display()
         );
     }
-    say(
+    finish(
         0,
         &format!(
             "the daemon for {} is running (process {pid}, log {})",
@@ -239,9 +242,9 @@ fn warn_of_ignored(file: Option<&SettingsFile>) {
 
 fn status(paths: &Paths, running: Option<i32>) -> Done {
     let root = paths.root().display();
-    let Some(pid) = running else { return say(3, &format!("no daemon is running for {root}")) };
+    let Some(pid) = running else { return finish(3, &format!("no daemon is running for {root}")) };
     let Some(config) = configuration(paths) else {
-        return say(
+        return finish(
             4,
             &format!(
                 "the daemon for {root} (process {pid}) does not answer: it is starting, exiting or hung"
@@ -250,7 +253,7 @@ fn status(paths: &Paths, running: Option<i32>) -> Done {
     };
     let version =
         config.iter().find(|(key, _)| key == VERSION_KEY).map_or("unknown", |(_, version)| version);
-    say(
+    finish(
         0,
         &format!(
             "the daemon for {root} is running (process {pid})\nversion {version}\nsocket {}",
@@ -259,7 +262,7 @@ fn status(paths: &Paths, running: Option<i32>) -> Done {
     )
 }
 
-fn say(code: u8, text: &str) -> Done {
+fn finish(code: u8, text: &str) -> Done {
     println!("{text}");
     Ok(code)
 }

@@ -3,8 +3,7 @@
 //! All changes are sent as one request, so that either all take effect or none.
 
 use super::draft::Draft;
-use super::launch::tell;
-use super::output::{print, tell as tell_error};
+use super::output::{print, print_error, print_stderr};
 use super::why::refs;
 use super::{Done, ask_outcomes, changes, known_names, origin, paths, sbatch, unexpected};
 use crate::args::error::CliError;
@@ -59,7 +58,7 @@ pub fn run(args: &EditArgs) -> Done {
                 return print(&message);
             }
             Err(error) if may_ask() => {
-                tell_error("slotd", &error);
+                print_error("slotd", &error);
                 if !wants_again(&named)? {
                     return Err(draft.kept(CliError { exit: 1, ..CliError::default() }));
                 }
@@ -268,7 +267,7 @@ fn may_ask() -> bool {
 
 /// Asks whether to open the editor again.
 fn wants_again(named: &JobRef) -> Result<bool, CliError> {
-    tell(&format!("slotd: edit job {named} again (Enter) or leave it unchanged (q)? "));
+    print_stderr(&format!("slotd: edit job {named} again (Enter) or leave it unchanged (q)? "));
     let mut line = String::new();
     let read =
         io::stdin().read_line(&mut line).map_err(|error| CliError::error(1, error.to_string()))?;

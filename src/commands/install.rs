@@ -14,8 +14,8 @@ mod daemon;
 mod files;
 mod first_job;
 mod layout;
+mod output;
 mod record;
-mod say;
 mod service;
 
 use crate::args::error::CliError;
@@ -23,7 +23,7 @@ use crate::commands::{COMMANDS, Done};
 use crate::daemon::{DaemonError, InstanceLock, check_settings, database, detached};
 use files::Removal;
 use layout::{Layout, Places, Purpose};
-use say::{fail, note, say};
+use output::{fail, note, report_step};
 use service::Manager;
 pub use service::UNIT;
 use slotd_exec::{job_dirs, snapshots};
@@ -80,7 +80,7 @@ pub fn install(args: &InstallArgs) -> Done {
         detached::check_outside(&layout.paths).map_err(|e| fail(e.to_string()))?;
     }
     if !layout.is_default_root && layout.old_root.as_ref() == Some(&layout.root) {
-        say(&format!(
+        report_step(&format!(
             "keep the runtime root of the earlier installation, {}",
             layout.root.display()
         ));
@@ -88,7 +88,7 @@ pub fn install(args: &InstallArgs) -> Done {
     }
     files::make_dir(&layout.bin_dir)?;
     let names = COMMANDS.map(|entry| entry.name()).join(" ");
-    say(&format!("install slotd and {names} in {}", layout.bin_dir.display()));
+    report_step(&format!("install slotd and {names} in {}", layout.bin_dir.display()));
     record::write_bin_dir(&layout)?;
     files::install_commands(&layout)?;
     files::link_commands(&layout)?;
@@ -96,7 +96,7 @@ pub fn install(args: &InstallArgs) -> Done {
     files::install_pages(&layout)?;
     if args.skip_systemd {
         files::install_daemon_script(&layout)?;
-        say("installed; nothing was started (--skip-systemd)");
+        report_step("installed; nothing was started (--skip-systemd)");
         note(&format!("start the daemon with: {} start", layout.daemon_script.display()));
         if detached::pid_of(&layout.paths).is_some() {
             note(&format!(
@@ -107,7 +107,7 @@ pub fn install(args: &InstallArgs) -> Done {
     } else {
         start(&layout, &settings, manager.as_ref())?;
         first_job::run(&layout)?;
-        say("slotd is installed");
+        report_step("slotd is installed");
     }
     if !std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default())
         .any(|dir| dir == layout.bin_dir)
@@ -183,7 +183,7 @@ fn settings(args: &InstallArgs, layout: &Layout) -> Result<EnvFile, CliError> {
 }
 
 fn install_settings(layout: &Layout, settings: &EnvFile) -> Result<(), CliError> {
-    say(&format!("write {}", layout.env_file.display()));
+    report_step(&format!("write {}", layout.env_file.display()));
     files::make_dir(&layout.config_dir)?;
     files::write_settings(&layout.env_file, settings.text())?;
     for dir in [layout.paths.run_dir(), layout.paths.jobs_dir()] {
@@ -202,7 +202,7 @@ fn start(layout: &Layout, settings: &EnvFile, manager: Option<&Manager>) -> Resu
         service::start(layout, settings, manager)?;
         return files::remove_daemon_script(layout);
     }
-    say("start the daemon in the background: there is no systemd user manager");
+    report_step("start the daemon in the background: there is no systemd user manager");
     files::install_daemon_script(layout)?;
     daemon::stop(&layout.paths, None)?;
     let pid = daemon::start(layout, settings)?;
@@ -219,7 +219,7 @@ fn start(layout: &Layout, settings: &EnvFile, manager: Option<&Manager>) -> Resu
 pub fn uninstall(args: &UninstallArgs) -> Done {
     let layout = Layout::new(&args.places, Purpose::Uninstall)?;
     let alone = if args.purge_runtime { stop_for_purge(&layout)? } else { None };
-    say("uninstall slotd");
+    report_step("uninstall slotd");
     let mut removal = Removal::default();
     let mut is_found = service::remove(&layout, &mut removal);
     daemon::stop(&layout.paths, None)?;

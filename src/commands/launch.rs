@@ -1,6 +1,7 @@
 //! Code that sbatch, srun and salloc share: submitting a job, running a step, and reporting on
 //! both.
 
+use super::output::print_stderr;
 use super::sbatch::Sbatch;
 use super::{paths, refused, unexpected};
 use crate::args::error::{CliError, Mark};
@@ -19,7 +20,6 @@ use slotd_sys::paths::Paths;
 use slotd_sys::{clock, proc, system, user, work_tree};
 use std::ffi::CStr;
 use std::fs;
-use std::io::{self, Write};
 use std::os::fd::{AsFd, AsRawFd};
 use std::path::Path;
 use std::sync::mpsc::{self, RecvTimeoutError};
@@ -48,13 +48,6 @@ pub fn stays_until_back(job: JobId) -> String {
     )
 }
 
-/// Prints to standard error in a single write, so that commands that share a terminal do not
-/// interleave their lines.
-pub fn tell(text: &str) {
-    // An error on standard error cannot be reported anywhere.
-    let _ = io::stderr().write_all(text.as_bytes());
-}
-
 /// Submits a job and returns the answer with the connection it arrived on.
 ///
 /// # Errors
@@ -69,7 +62,7 @@ pub fn hand_in(
     let mut was_lost = false;
     let mut lost = || {
         was_lost = true;
-        tell(&format!(
+        print_stderr(&format!(
             "{command}: the daemon stopped before it answered: waiting for it to come back\n"
         ));
     };
@@ -142,7 +135,9 @@ pub fn take_snapshot(request: &mut JobRequest, paths: &Paths) -> Result<Copied, 
         let root = tree.root.clone();
         let note = move || {
             let what = format!("copying the work tree {root} is taking a while");
-            tell(&format!("sbatch: {what}; press Ctrl-C to stop without submitting the job\n"));
+            print_stderr(&format!(
+                "sbatch: {what}; press Ctrl-C to stop without submitting the job\n"
+            ));
         };
         noted_if_slow(SLOW_COPY, note, || held.fill(paths.root())).map_err(failed)?;
         run_in_copy(request, &held)
@@ -250,11 +245,8 @@ pub fn submit_parsed(sbatch: Sbatch, command: &str) -> Result<JobId, CliError> {
     let submission = Submit {
         request,
         script_len: texts.script.len(),
-        texts_of: None,
-        wait: false,
-        test_only: false,
         client: client(false),
-        again: false,
+        ..Submit::default()
     };
     match hand_in(&paths()?, submission, &raw, command)?.1 {
         Answer::Refused(why) => {
@@ -293,7 +285,7 @@ pub fn check_work_dir(request: &JobRequest, command: &str) -> Result<(), CliErro
         )
         .hint(hint));
     }
-    tell(&format!(
+    print_stderr(&format!(
         "{command}: warning: the working directory {dir} must exist when the job starts: {why}\n"
     ));
     Ok(())
@@ -384,7 +376,7 @@ impl Reporter {
 
     fn info(&mut self, line: &str) {
         if !self.quiet {
-            self.say(line);
+            self.report(line);
         }
     }
 }
@@ -404,7 +396,7 @@ impl StepObserver for Reporter {
         // Users of salloc do not see its command as a step. They get a message about the allocation
         // instead.
         if self.command == "srun" {
-            self.say(&format!(
+            self.report(&format!(
                 "Job step aborted: Waiting up to {wait_secs} seconds for job step to finish."
             ));
         }
@@ -414,9 +406,9 @@ impl StepObserver for Reporter {
         self.raw = on;
     }
 
-    fn say(&mut self, line: &str) {
+    fn report(&mut self, line: &str) {
         let end = if self.raw { "\r\n" } else { "\n" };
-        tell(&format!("{}: {line}{end}", self.command));
+        print_stderr(&format!("{}: {line}{end}", self.command));
     }
 
     fn interrupted(&mut self) {

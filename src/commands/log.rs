@@ -2,7 +2,7 @@
 //! to follow its job.
 
 use super::clusters::{jobs, named};
-use super::launch::tell;
+use super::output::print_stderr;
 use super::why::refs;
 use super::{Done, ask_daemon, paths, unexpected};
 use crate::args::error::CliError;
@@ -79,7 +79,7 @@ pub fn run(args: &LogArgs) -> Done {
         }
     }
     for view in views.iter().filter(|view| !args.follow && view.run.state == JobState::Pending) {
-        tell(&format!("slotd: job {} is PENDING and has no output yet\n", view.label()));
+        print_stderr(&format!("slotd: job {} is PENDING and has no output yet\n", view.label()));
     }
     let is_array = |view: &JobView| view.array_job_id().is_some();
     let labelled = views.len() > 1
@@ -187,7 +187,7 @@ impl Logs {
             }
             self.show(view.id)?;
             if state == JobState::Pending && before.is_some_and(JobState::is_active) {
-                tell(&format!("slotd: job {} was requeued\n", view.label()));
+                print_stderr(&format!("slotd: job {} was requeued\n", view.label()));
             }
             if state.is_terminal() {
                 self.close(view.id)?;
@@ -195,7 +195,7 @@ impl Logs {
                     report_failed_launch(&view);
                 }
                 if self.prints_ends && before != Some(state) {
-                    tell(&format!("slotd: {}\n", how_it_ended(&view)));
+                    print_stderr(&format!("slotd: {}\n", how_it_ended(&view)));
                 }
             }
         }
@@ -287,7 +287,7 @@ impl Logs {
         let changed = match heard {
             Heard::Answer(_) => return Ok(()),
             Heard::Away => {
-                tell("slotd: the daemon is down; jobs continue, waiting for it\n");
+                print_stderr("slotd: the daemon is down; jobs continue, waiting for it\n");
                 return Ok(());
             }
             Heard::Changed(changed) if changed.all => {
@@ -317,10 +317,10 @@ fn report_failed_launch(view: &JobView) {
         return;
     };
     let request = &view.request;
-    tell(&format!("slotd: error: job {} could not be started: {why}\n", view.label()));
+    print_stderr(&format!("slotd: error: job {} could not be started: {why}\n", view.label()));
     if why.ends_with(Errno::EACCES.desc()) {
         let user = &request.user;
-        tell(&format!(
+        print_stderr(&format!(
             "  hint: it runs as user {user}: use -D with a directory that {user} can enter and write to\n"
         ));
     }

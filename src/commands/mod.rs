@@ -192,10 +192,10 @@ pub fn main() -> u8 {
         Ok(code) => code,
         Err(error) => {
             if let Err(error) = output::print(&error.output) {
-                output::tell(entry.name(), &error);
+                output::print_error(entry.name(), &error);
                 return 1;
             }
-            output::tell(entry.name(), &error);
+            output::print_error(entry.name(), &error);
             error.code()
         }
     }

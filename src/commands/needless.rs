@@ -4,7 +4,6 @@ use super::pages::texts;
 use super::{Done, Entry};
 use crate::args::choices::{self, Applet, definition};
 use crate::args::error::CliError;
-use crate::args::getopt::Operands;
 use crate::args::options::CommonOpts;
 use crate::args::table::options;
 use clap::Args;
@@ -24,25 +23,11 @@ options! {
     }
 }
 
-const fn applet(name: &'static str, about: &'static str) -> Applet {
-    Applet {
-        name,
-        about,
-        operands: Operands::Anywhere,
-        usage_exit: 1,
-        points_to_help: true,
-        extras: &[],
-        variables: Vec::new,
-        submission: "",
-        examples: &[],
-    }
-}
-
 /// Defines a command, with the reason why it does not exist and its replacement.
 macro_rules! needless {
     ($entry:ident, $name:literal, $about:literal, $why:literal, $instead:literal) => {
         pub const $entry: Entry = Entry {
-            applet: applet($name, $about),
+            applet: Applet::new($name, $about),
             define: definition::<Needless>,
             run: |argv| refuse($entry.applet, argv, $why, $instead),
             page: &texts::NEEDLESS,

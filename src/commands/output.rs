@@ -97,7 +97,7 @@ pub fn repeat(command: &str, secs: Option<u32>, mut once: impl FnMut() -> Done) 
     let Some(secs) = secs else { return once() };
     loop {
         if let Err(error) = once() {
-            tell(command, &error);
+            print_error(command, &error);
         }
         print("\n")?;
         // The interval that the user asked for.
@@ -105,8 +105,15 @@ pub fn repeat(command: &str, secs: Option<u32>, mut once: impl FnMut() -> Done) 
     }
 }
 
+/// Prints to standard error in a single write, so that commands that share a terminal do not
+/// interleave their lines.
+pub fn print_stderr(text: &str) {
+    // An error on standard error cannot be reported anywhere.
+    let _ = io::stderr().write_all(text.as_bytes());
+}
+
 /// Prints an error to standard error. Escapes control characters, since it may contain user input.
-pub fn tell(command: &str, error: &CliError) {
+pub fn print_error(command: &str, error: &CliError) {
     let is_terminal = io::stderr().is_terminal();
     for line in error.text(command).lines() {
         report!("{}", printable(line.into(), is_terminal));

@@ -4,9 +4,10 @@
 //! The daemon has their scripts and environments. The new request is that of the old job, without
 //! the parts that no longer apply.
 
-use super::launch::{check_work_dir, client, hand_in, note_tree, tell};
+use super::launch::{check_work_dir, client, hand_in, note_tree};
 use super::log::views;
 use super::output::print;
+use super::output::print_stderr;
 use super::why::refs;
 use super::{Done, ask, ask_for_jobs, ask_outcomes, now, paths, refused, unexpected};
 use crate::args::error::{CliError, Mark};
@@ -371,12 +372,9 @@ impl Submitter<'_> {
         let tasks = request.array.as_ref().map(|array| array.tasks.clone());
         let submission = Submit {
             request,
-            script_len: 0,
             texts_of: Some(texts_of),
-            wait: false,
-            test_only: false,
             client: client(false),
-            again: false,
+            ..Submit::default()
         };
         // The daemon recognizes a repeated submission by its process, so only the first may be
         // repeated.
@@ -434,7 +432,7 @@ impl Submitter<'_> {
                 format!("cannot change the dependency of job {target}: {why}"),
             )),
             None => {
-                tell(&format!("slotd: {line}\n"));
+                print_stderr(&format!("slotd: {line}\n"));
                 Ok(())
             }
         }

@@ -1,8 +1,9 @@
 //! `slotd run`: submits a command, shows its output, and exits with its exit code. Like a job of
 //! sbatch, it continues even if this process exits.
 
-use super::launch::{check_work_dir, submit_parsed, tell};
+use super::launch::{check_work_dir, submit_parsed};
 use super::log::Logs;
+use super::output::print_stderr;
 use super::{Done, ask, paths, sbatch, submitting_origin};
 use crate::args::error::{CliError, Mark};
 use crate::args::submit::base_name;
@@ -49,7 +50,7 @@ pub fn run(args: &RunArgs) -> Done {
     let signals = Signals::take(job.id).map_err(|error| CliError::error(1, error.to_string()))?;
     // The signals must be handled before this line is printed: the user may press Ctrl-C as soon as
     // it appears.
-    tell(&format!("slotd: submitted job {}\n", job.id));
+    print_stderr(&format!("slotd: submitted job {}\n", job.id));
     let follower = Follower::new(&paths()?)?;
     let mut logs = Logs::of_new(job.id, job.is_array, job.is_array)?;
     logs.follow(follower, Some(signals.fd.as_fd()), &mut || signals.act())?;
@@ -123,7 +124,7 @@ impl Signals {
     }
 
     fn cancel(&self) -> Result<(), CliError> {
-        tell(&format!("slotd: cancelling job {}\n", self.job));
+        print_stderr(&format!("slotd: cancelling job {}\n", self.job));
         let query = JobQuery::of(vec![JobRef::job(self.job)]);
         let uid = nix::unistd::getuid().as_raw();
         ask(&Request::Cancel(CancelAsk { query, uid, ..CancelAsk::default() }), &[]).map(drop)
@@ -131,7 +132,7 @@ impl Signals {
 
     /// Asks what to do with the job. A second Ctrl-C cancels it.
     fn ask(&self) -> Result<(), CliError> {
-        tell(&format!(
+        print_stderr(&format!(
             "\nslotd: leave job {} running (l), cancel it (c), or continue watching (Enter)? ",
             self.job
         ));
@@ -149,7 +150,7 @@ impl Signals {
                 Some(libc::SIGHUP) => return Err(self.left()),
                 Some(_) => {
                     // End the line of the unanswered question.
-                    tell("\n");
+                    print_stderr("\n");
                     return self.cancel();
                 }
                 None => {}

@@ -32,20 +32,17 @@ pub const ENTRY: Entry =
     Entry { applet: APPLET, define: definition::<Sacct>, run, page: &texts::SACCT };
 
 const APPLET: Applet = Applet {
-    name: "sacct",
-    about: "Show accounting records of jobs and steps",
     operands: Operands::None,
-    usage_exit: 1,
     // As in Slurm's sacct.
     points_to_help: false,
     extras: &[extra::SACCT],
     variables: || vec![("SACCT_FORMAT", "format")],
-    submission: "",
     examples: &[
         ("sacct", "today's jobs"),
         ("sacct -j 12 -o JobID,Elapsed,MaxRSS,ExitCode", "the resource usage of a job"),
         ("sacct -S now-7days -s FAILED", "jobs that failed in the last week"),
     ],
+    ..Applet::new("sacct", "Show accounting records of jobs and steps")
 };
 
 options! {

@@ -5,7 +5,6 @@ use super::output::{self, ctx};
 use super::{Done, Entry, ask_node, clusters, origin};
 use crate::args::choices::{self, Applet, definition};
 use crate::args::error::{CliError, Mark};
-use crate::args::getopt::Operands;
 use crate::args::origin::Origin;
 use crate::args::table::options;
 use crate::commands::pages::texts;
@@ -18,17 +17,8 @@ use std::ffi::OsString;
 pub const ENTRY: Entry =
     Entry { applet: APPLET, define: definition::<Sacctmgr>, run, page: &texts::SACCTMGR };
 
-const APPLET: Applet = Applet {
-    name: "sacctmgr",
-    about: "Show users, accounts and limits in the accounting database",
-    operands: Operands::Anywhere,
-    usage_exit: 1,
-    points_to_help: true,
-    extras: &[],
-    variables: Vec::new,
-    submission: "",
-    examples: &[],
-};
+const APPLET: Applet =
+    Applet::new("sacctmgr", "Show users, accounts and limits in the accounting database");
 
 options! {
     #[derive(Debug, Clone, Default, Args)]

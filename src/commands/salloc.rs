@@ -2,9 +2,10 @@
 
 use super::launch::{
     Reporter, all_streams, caller, check_work_dir, client, hand_in, print_defined,
-    stays_until_back, tell, verdict,
+    stays_until_back, verdict,
 };
 use super::output::print;
+use super::output::print_stderr;
 use super::{Done, Entry, not_immediate, paths, refused, submitting_origin, unexpected};
 use crate::args::choices::{Applet, Reader, definition};
 use crate::args::error::{CliError, Mark};
@@ -47,11 +48,8 @@ pub const ENTRY: Entry =
     Entry { applet: APPLET, define: definition::<Salloc>, run, page: &texts::SALLOC };
 
 const APPLET: Applet = Applet {
-    name: "salloc",
-    about: "Get an allocation and run a command in it",
     operands: Operands::EndOptions,
     usage_exit: 255,
-    points_to_help: true,
     extras: &[extra::SUBMIT, extra::SALLOC],
     variables: variables::salloc,
     submission: "Job submit/allocate failed",
@@ -59,6 +57,7 @@ const APPLET: Applet = Applet {
         ("salloc -c 4 -t 1:00:00", "run a shell with four CPUs for up to an hour"),
         ("salloc -G 1 python3 train.py", "run a command with a GPU"),
     ],
+    ..Applet::new("salloc", "Get an allocation and run a command in it")
 };
 
 /// The wait after which the bell rings by default (salloc man page, --bell).
@@ -181,7 +180,7 @@ struct Session {
 impl Session {
     fn say(&self, text: &str) {
         if !self.salloc.job.quiet {
-            tell(&format!("salloc: {text}\n"));
+            print_stderr(&format!("salloc: {text}\n"));
         }
     }
 
@@ -200,7 +199,9 @@ impl Session {
         {
             conn.send(&Request::Release { job, exit: ExitCode::status(1) }, &[])?;
             let _ = wait_for_release(&mut conn);
-            tell(&format!("salloc: error: _fork_command: Unable to find command \"{program}\"\n"));
+            print_stderr(&format!(
+                "salloc: error: _fork_command: Unable to find command \"{program}\"\n"
+            ));
             self.say(&release_message(job, Some(End::Completed)));
             return Ok(1);
         }
@@ -225,12 +226,8 @@ impl Session {
     fn submit(&self, caller: &Caller) -> Result<(Connection, JobId), CliError> {
         let submit = Submit {
             request: self.salloc.request.clone(),
-            script_len: 0,
-            texts_of: None,
-            wait: false,
-            test_only: false,
             client: Client { until_granted: self.salloc.no_shell, ..client(true) },
-            again: false,
+            ..Submit::default()
         };
         match hand_in(&caller.paths, submit, &[], "salloc")? {
             (conn, Answer::Submitted { job }) => Ok((conn, job)),
@@ -272,7 +269,7 @@ impl Session {
                 if is_withdrawn {
                     self.say(&format!("Job allocation {job} has been revoked."))
                 } else {
-                    tell(&format!("salloc: {}\n", stays_until_back(job)))
+                    print_stderr(&format!("salloc: {}\n", stays_until_back(job)))
                 }
                 self.say("Job aborted due to signal");
                 if typed {
@@ -332,7 +329,6 @@ impl Session {
             job: view.id,
             client,
             uid: self.salloc.request.uid,
-            again: false,
             request: StepRequest {
                 kind: StepKind::Interactive,
                 name: self.salloc.command.first().unwrap_or_else(|| &self.origin.shell).clone(),
@@ -347,9 +343,7 @@ impl Session {
             umask: Some(*self.origin.umask),
             rlimits: self.origin.propagated(None),
             streams: vec![none; ntasks as usize],
-            pty: false,
-            client_line: None,
-            label: false,
+            ..StepLaunch::default()
         };
         (launch, options)
     }

@@ -3,7 +3,6 @@
 use super::{Done, Entry, ask_usage, origin, paths};
 use crate::args::choices::{self, Applet, definition};
 use crate::args::error::CliError;
-use crate::args::getopt::Operands;
 use crate::args::options::CommonOpts;
 use crate::args::origin::Origin;
 use crate::args::table::options;
@@ -22,15 +21,8 @@ pub const ENTRY: Entry =
     Entry { applet: APPLET, define: definition::<Sattach>, run, page: &texts::SATTACH };
 
 const APPLET: Applet = Applet {
-    name: "sattach",
-    about: "Attach to a running step",
-    operands: Operands::Anywhere,
-    usage_exit: 1,
-    points_to_help: true,
-    extras: &[],
-    variables: Vec::new,
-    submission: "",
     examples: &[("sattach 12.0", "show the output of a step and send input to it")],
+    ..Applet::new("sattach", "Attach to a running step")
 };
 
 options! {

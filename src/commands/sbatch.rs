@@ -5,10 +5,11 @@
 //! export file, so that it can be tested.
 
 use super::launch::{
-    Copied, check_work_dir, client, hand_in, print_defined, print_start, take_snapshot, tell,
+    Copied, check_work_dir, client, hand_in, print_defined, print_start, take_snapshot,
     work_tree_of,
 };
 use super::output::print;
+use super::output::print_stderr;
 use super::{
     Done, Entry, enforces_memory, paths, refused, run_elsewhere, submitting_origin, trial_refused,
     unexpected,
@@ -56,11 +57,8 @@ pub const ENTRY: Entry =
     Entry { applet: APPLET, define: definition::<Sbatch>, run, page: &texts::SBATCH };
 
 pub(super) const APPLET: Applet = Applet {
-    name: "sbatch",
-    about: "Submit a batch script",
     operands: Operands::EndOptions,
     usage_exit: 255,
-    points_to_help: true,
     extras: &[extra::SUBMIT, extra::SBATCH],
     variables: variables::sbatch,
     submission: "Batch job submission failed",
@@ -73,6 +71,7 @@ pub(super) const APPLET: Applet = Applet {
         ("sbatch -a 1-100%4 fit.sh", "run 100 array tasks, four at a time"),
         ("sbatch -d afterok:12 report.sh", "run after job 12 if it succeeds"),
     ],
+    ..Applet::new("sbatch", "Submit a batch script")
 };
 
 options! {
@@ -413,7 +412,7 @@ pub(super) fn read(text: Text<'_>) -> io::Result<Vec<u8>> {
         Text::Stdin => {
             let stdin = io::stdin();
             if stdin.is_terminal() {
-                tell(
+                print_stderr(
                     "sbatch: reading the script from standard input: press Ctrl-D to end it, or name a file (sbatch job.sh)\n",
                 );
             }
@@ -455,11 +454,10 @@ fn submit(mut sbatch: Sbatch, origin: &Origin) -> Done {
     let submit = Submit {
         request: sbatch.request,
         script_len: sbatch.texts.script.len(),
-        texts_of: None,
         wait: sbatch.wait,
         test_only: sbatch.test_only,
         client: client(false),
-        again: false,
+        ..Submit::default()
     };
     let (conn, answer) = hand_in(&paths, submit, &raw, "sbatch").map_err(with_exit)?;
     match answer {
@@ -512,7 +510,7 @@ fn note_memory_limits(paths: &Paths) {
     once.write(true).create_new(true).mode(0o600).custom_flags(libc::O_NOFOLLOW);
     if !paths.memory_note().exists() && !enforces_memory() && once.open(paths.memory_note()).is_ok()
     {
-        tell(&format!(
+        print_stderr(&format!(
             "sbatch: --mem is reserved, but limits are not enforced on this host: jobs can use more; {ENFORCES}\n"
         ));
     }
@@ -531,7 +529,7 @@ fn report_task_rule(paths: &Paths, job: JobId, tasks: u32, rule: TaskRule) {
     } else {
         TaskRule { ranks: view.batch_ranks, reason: "the daemon is configured this way".to_owned() }
     };
-    tell(&format!("sbatch: {}\n", tasks_line(tasks, &rule)));
+    print_stderr(&format!("sbatch: {}\n", tasks_line(tasks, &rule)));
 }
 
 fn tasks_line(tasks: u32, TaskRule { ranks, reason }: &TaskRule) -> String {

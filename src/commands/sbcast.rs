@@ -4,7 +4,6 @@ use super::{Done, Entry, ask_job_list, origin};
 use crate::args::choices::{self, Applet, definition};
 use crate::args::error::{CliError, Mark};
 use crate::args::extra;
-use crate::args::getopt::Operands;
 use crate::args::options::CommonOpts;
 use crate::args::origin::Origin;
 use crate::args::table::options;
@@ -29,18 +28,13 @@ pub const ENTRY: Entry =
     Entry { applet: APPLET, define: definition::<Sbcast>, run, page: &texts::SBCAST };
 
 const APPLET: Applet = Applet {
-    name: "sbcast",
-    about: "Copy a file to the node of a job, which is this host",
-    operands: Operands::Anywhere,
-    usage_exit: 1,
-    points_to_help: true,
     extras: &[extra::SBCAST],
     variables: || vec![("SBCAST_FORCE", "force"), ("SBCAST_PRESERVE", "preserve")],
-    submission: "",
     examples: &[(
         "sbcast model.bin /tmp/model.bin",
         "inside a job: copy a file to where its tasks run",
     )],
+    ..Applet::new("sbcast", "Copy a file to the node of a job, which is this host")
 };
 
 options! {

@@ -6,7 +6,6 @@ use super::{Done, Entry, ask_job_list, ask_outcomes, origin};
 use crate::args::choices::{self, Applet, definition};
 use crate::args::error::{CliError, Mark};
 use crate::args::extra;
-use crate::args::getopt::Operands;
 use crate::args::headings::{DONE, WHICH};
 use crate::args::options::CommonOpts;
 use crate::args::origin::Origin;
@@ -29,11 +28,6 @@ pub const ENTRY: Entry =
     Entry { applet: APPLET, define: definition::<Scancel>, run, page: &texts::SCANCEL };
 
 const APPLET: Applet = Applet {
-    name: "scancel",
-    about: "Cancel or signal jobs and steps",
-    operands: Operands::Anywhere,
-    usage_exit: 1,
-    points_to_help: true,
     extras: &[extra::SCANCEL],
     variables: || {
         vec![
@@ -54,12 +48,12 @@ const APPLET: Applet = Applet {
             ("SLURM_CLUSTERS", "clusters"),
         ]
     },
-    submission: "",
     examples: &[
         ("scancel 12 13_4", "cancel a job and an array task"),
         ("scancel --me -t PENDING", "cancel all your pending jobs"),
         ("scancel -s USR1 -b 12", "send a signal to the batch script"),
     ],
+    ..Applet::new("scancel", "Cancel or signal jobs and steps")
 };
 
 options! {

@@ -16,7 +16,6 @@ use super::{Done, Entry, origin, output};
 use crate::args::choices::{self, Applet, definition};
 use crate::args::error::CliError;
 use crate::args::extra;
-use crate::args::getopt::Operands;
 use crate::args::options::CommonOpts;
 use crate::args::origin::Origin;
 use crate::args::table::options;
@@ -37,19 +36,14 @@ pub const ENTRY: Entry =
     Entry { applet: APPLET, define: definition::<Scontrol>, run, page: &texts::SCONTROL };
 
 const APPLET: Applet = Applet {
-    name: "scontrol",
-    about: "Show and change jobs, the node and the partitions",
-    operands: Operands::Anywhere,
-    usage_exit: 1,
-    points_to_help: true,
     extras: &[extra::SCONTROL],
     variables: || vec![("SLURM_CLUSTERS", "clusters")],
-    submission: "",
     examples: &[
         ("scontrol show job 12", "show all details of a job"),
         ("scontrol hold 12", "keep a pending job from starting until it is released"),
         ("scontrol update JobId=12 TimeLimit=4:00:00", "change the time limit of a job"),
     ],
+    ..Applet::new("scontrol", "Show and change jobs, the node and the partitions")
 };
 
 options! {
@@ -365,7 +359,7 @@ impl Session<'_> {
                 Ok(other) => code = other,
                 Err(error) => {
                     if !self.output.quiet {
-                        output::tell("scontrol", &error);
+                        output::print_error("scontrol", &error);
                     }
                     code = 1;
                 }

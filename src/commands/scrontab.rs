@@ -1,12 +1,11 @@
 //! `scrontab`: edits, lists, replaces or removes the user's crontab of jobs.
 
 use super::draft::Draft;
-use super::launch::{client, tell};
-use super::output::{print_bytes, tell as tell_error};
+use super::launch::client;
+use super::output::{print_bytes, print_error, print_stderr};
 use super::{Done, Entry, ask, known_names, submitting_origin, unexpected};
 use crate::args::choices::{self, Applet, definition};
 use crate::args::error::{CliError, Mark};
-use crate::args::getopt::Operands;
 use crate::args::options::CommonOpts;
 use crate::args::origin::Origin;
 use crate::args::table::options;
@@ -32,19 +31,12 @@ pub const ENTRY: Entry =
     Entry { applet: APPLET, define: definition::<Scrontab>, run, page: &texts::SCRONTAB };
 
 const APPLET: Applet = Applet {
-    name: "scrontab",
-    about: "Manage a crontab of jobs",
-    operands: Operands::Anywhere,
-    usage_exit: 1,
-    points_to_help: true,
-    extras: &[],
-    variables: Vec::new,
-    submission: "",
     examples: &[
         ("scrontab -e", "edit your crontab"),
         ("scrontab -l", "print it"),
         ("scrontab file", "replace it by this file; - is standard input"),
     ],
+    ..Applet::new("scrontab", "Manage a crontab of jobs")
 };
 
 options! {
@@ -207,7 +199,7 @@ impl Command<'_> {
     /// Prints the jobs of the entries (`-v`).
     fn report(&self, lines: &[(usize, usize)], jobs: &[JobId]) {
         for ((first, last), job) in lines.iter().zip(jobs).filter(|_| self.is_verbose) {
-            tell(&format!("scrontab: lines {first}-{last}: job {job}\n"));
+            print_stderr(&format!("scrontab: lines {first}-{last}: job {job}\n"));
         }
     }
 
@@ -222,7 +214,7 @@ impl Command<'_> {
             let edited = edited.inspect_err(|_| draft.remove())?;
             if edited == text {
                 draft.remove();
-                tell("scrontab: the crontab is unchanged\n");
+                print_stderr("scrontab: the crontab is unchanged\n");
                 return Ok(0);
             }
             match self.install(&edited) {
@@ -236,7 +228,7 @@ impl Command<'_> {
                 }
                 Err(Rejected { lines, error }) => {
                     draft.remove();
-                    tell_error(APPLET.name, &error);
+                    print_error(APPLET.name, &error);
                     if !wants_again()? {
                         return Err(CliError { exit: 1, ..CliError::default() });
                     }
@@ -294,7 +286,7 @@ fn marked(text: &[u8], bad: &[(usize, usize)]) -> Vec<u8> {
 /// Asks whether to open the editor again.
 fn wants_again() -> Result<bool, CliError> {
     loop {
-        tell("Do you want to retry the edit? (y/n) ");
+        print_stderr("Do you want to retry the edit? (y/n) ");
         let mut line = String::new();
         let read = io::stdin().read_line(&mut line);
         let read = read.map_err(|error| CliError::error(1, error.to_string()))?;

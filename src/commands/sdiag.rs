@@ -23,15 +23,11 @@ pub const ENTRY: Entry =
     Entry { applet: APPLET, define: definition::<Sdiag>, run, page: &texts::SDIAG };
 
 const APPLET: Applet = Applet {
-    name: "sdiag",
-    about: "Show statistics of the daemon",
     operands: Operands::None,
-    usage_exit: 1,
-    points_to_help: true,
     extras: &[extra::SDIAG],
     variables: || vec![("SLURM_CLUSTERS", "clusters")],
-    submission: "",
     examples: &[("sdiag", "statistics since the daemon started")],
+    ..Applet::new("sdiag", "Show statistics of the daemon")
 };
 
 options! {

@@ -5,7 +5,6 @@ use super::sstat::series_of;
 use super::{Done, Entry, ask_job_list, ask_usage, enforces_memory, origin, sacct};
 use crate::args::choices::{self, Applet, definition};
 use crate::args::error::{CliError, Mark};
-use crate::args::getopt::Operands;
 use crate::args::origin::Origin;
 use crate::args::table::options;
 use crate::args::value::value;
@@ -26,18 +25,11 @@ pub const ENTRY: Entry =
     Entry { applet: APPLET, define: definition::<Seff>, run, page: &texts::SEFF };
 
 const APPLET: Applet = Applet {
-    name: "seff",
-    about: "Show how much of its requested resources a job used",
-    operands: Operands::Anywhere,
-    usage_exit: 1,
-    points_to_help: true,
-    extras: &[],
-    variables: Vec::new,
-    submission: "",
     examples: &[
         ("seff 12", "the CPU and memory efficiency of a job"),
         ("seff --plot 12", "the same over time"),
     ],
+    ..Applet::new("seff", "Show how much of its requested resources a job used")
 };
 
 /// The exit code for an unknown job.

@@ -25,11 +25,7 @@ pub const ENTRY: Entry =
     Entry { applet: APPLET, define: definition::<Sinfo>, run, page: &texts::SINFO };
 
 const APPLET: Applet = Applet {
-    name: "sinfo",
-    about: "Show the partitions and the node",
     operands: Operands::None,
-    usage_exit: 1,
-    points_to_help: true,
     extras: &[extra::SINFO],
     variables: || {
         vec![
@@ -39,12 +35,12 @@ const APPLET: Applet = Applet {
             ("SLURM_CLUSTERS", "clusters"),
         ]
     },
-    submission: "",
     examples: &[
         ("sinfo", "the partitions and their free resources"),
         ("sinfo -N -l", "details of the node"),
         ("sinfo -R", "why the node does not accept jobs"),
     ],
+    ..Applet::new("sinfo", "Show the partitions and the node")
 };
 
 options! {
@@ -197,14 +193,16 @@ impl Table {
             SinfoFormat::Percent(text) => {
                 let (layout, unknown) =
                     render::as_known(text).map_err(|bad| marked_format_error(Mark::Bare, bad))?;
-                unknown
-                    .into_iter()
-                    .for_each(|bad| output::tell("sinfo", &marked_format_error(Mark::Bare, bad)));
+                unknown.into_iter().for_each(|bad| {
+                    output::print_error("sinfo", &marked_format_error(Mark::Bare, bad))
+                });
                 (Some(layout), false)
             }
             SinfoFormat::Fields(text) => {
                 let (layout, unknown) = render::long(text);
-                unknown.into_iter().for_each(|bad| output::tell("sinfo", &format_error(bad)));
+                unknown
+                    .into_iter()
+                    .for_each(|bad| output::print_error("sinfo", &format_error(bad)));
                 (Some(layout), false)
             }
             SinfoFormat::Reasons => (None, false),

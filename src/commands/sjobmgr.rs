@@ -10,7 +10,6 @@ mod submit;
 use super::{Done, Entry, paths};
 use crate::args::choices::{Applet, VERSION};
 use crate::args::error::{CliError, Mark};
-use crate::args::getopt::Operands;
 use crate::args::origin::Origin;
 use crate::commands::pages::texts;
 use crate::stepmgrd::{Client, socket_path};
@@ -24,15 +23,8 @@ use std::io::ErrorKind;
 pub const ENTRY: Entry = Entry { applet: APPLET, define, run: main, page: &texts::SJOBMGR };
 
 const APPLET: Applet = Applet {
-    name: "sjobmgr",
-    about: "Run many steps in a job, in dependency order and in parallel",
-    operands: Operands::Anywhere,
     usage_exit: 2,
-    points_to_help: true,
-    extras: &[],
-    variables: Vec::new,
-    submission: "",
-    examples: &[],
+    ..Applet::new("sjobmgr", "Run many steps in a job, in dependency order and in parallel")
 };
 
 const TRY_HELP: &str = "Try \"sjobmgr --help\" for more information";

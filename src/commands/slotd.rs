@@ -172,7 +172,7 @@ pub fn main(words: &[OsString]) -> u8 {
     match done {
         Ok(code) => code,
         Err(error) => {
-            super::output::tell("slotd", &error);
+            super::output::print_error("slotd", &error);
             error.code()
         }
     }

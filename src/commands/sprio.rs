@@ -25,17 +25,13 @@ pub const ENTRY: Entry =
     Entry { applet: APPLET, define: definition::<Sprio>, run, page: &texts::SPRIO };
 
 const APPLET: Applet = Applet {
-    name: "sprio",
-    about: "Show the priority factors of pending jobs",
     operands: Operands::None,
-    usage_exit: 1,
-    points_to_help: true,
     extras: &[extra::SPRIO],
     variables: || {
         vec![("SPRIO_FORMAT", "format"), ("SPRIO_SORT", "sort"), ("SLURM_CLUSTERS", "clusters")]
     },
-    submission: "",
     examples: &[("sprio -l", "all priority factors of the pending jobs")],
+    ..Applet::new("sprio", "Show the priority factors of pending jobs")
 };
 
 options! {

@@ -33,11 +33,7 @@ pub const ENTRY: Entry =
     Entry { applet: APPLET, define: definition::<Squeue>, run, page: &texts::SQUEUE };
 
 const APPLET: Applet = Applet {
-    name: "squeue",
-    about: "Show pending and running jobs",
     operands: Operands::None,
-    usage_exit: 1,
-    points_to_help: true,
     extras: &[extra::SQUEUE],
     // Not SQUEUE_ALL: in Slurm it means hidden partitions, but slotd's --all means all states.
     variables: || {
@@ -56,12 +52,12 @@ const APPLET: Applet = Applet {
             ("SLURM_CLUSTERS", "clusters"),
         ]
     },
-    submission: "",
     examples: &[
         ("squeue --me", "your own jobs"),
         ("squeue -t PD --start", "when pending jobs are expected to start"),
         ("squeue -j 12 -o '%i %T %M'", "selected columns of a job"),
     ],
+    ..Applet::new("squeue", "Show pending and running jobs")
 };
 
 options! {

@@ -5,7 +5,6 @@
 use super::{Done, Entry, origin, output};
 use crate::args::choices::{self, Applet, definition};
 use crate::args::error::{CliError, Mark};
-use crate::args::getopt::Operands;
 use crate::args::origin::Origin;
 use crate::args::table::options;
 use crate::commands::pages::texts;
@@ -20,15 +19,11 @@ pub const ENTRY: Entry =
     Entry { applet: APPLET, define: definition::<Sreport>, run, page: &texts::SREPORT };
 
 const APPLET: Applet = Applet {
-    name: "sreport",
-    about: "Print empty reports of clusters and accounts; use sacct and seff for jobs",
-    operands: Operands::Anywhere,
-    usage_exit: 1,
-    points_to_help: true,
-    extras: &[],
-    variables: Vec::new,
-    submission: "",
     examples: &[("sreport cluster utilization start=2026-11-01", "a report without lines")],
+    ..Applet::new(
+        "sreport",
+        "Print empty reports of clusters and accounts; use sacct and seff for jobs",
+    )
 };
 
 options! {

@@ -6,9 +6,10 @@
 pub mod step;
 
 use super::launch::{
-    caller, check_work_dir, client, hand_in, print_defined, print_start, stays_until_back, tell,
+    caller, check_work_dir, client, hand_in, print_defined, print_start, stays_until_back,
 };
 use super::output::print;
+use super::output::print_stderr;
 use super::{
     Done, Entry, not_immediate, paths, refused, submitting_origin, trial_refused, unexpected,
 };
@@ -49,11 +50,8 @@ pub const ENTRY: Entry =
     Entry { applet: APPLET, define: definition::<Srun>, run, page: &texts::SRUN };
 
 const APPLET: Applet = Applet {
-    name: "srun",
-    about: "Run a command as a step of a job",
     operands: Operands::EndOptions,
     usage_exit: 255,
-    points_to_help: true,
     extras: &[extra::SUBMIT, extra::SRUN],
     variables: variables::srun,
     submission: FAILURE,
@@ -62,6 +60,7 @@ const APPLET: Applet = Applet {
         ("srun -G 1 --pty bash", "run a shell with a GPU"),
         ("srun -n 4 ./ranks", "run four tasks with ranks 0 to 3"),
     ],
+    ..Applet::new("srun", "Run a command as a step of a job")
 };
 
 options! {
@@ -295,12 +294,9 @@ impl Session {
     fn submission(&self, holds: bool) -> Submit {
         Submit {
             request: self.srun.request.clone(),
-            script_len: 0,
-            texts_of: None,
-            wait: false,
             test_only: self.srun.test_only,
             client: client(holds),
-            again: false,
+            ..Submit::default()
         }
     }
 
@@ -376,14 +372,14 @@ impl Session {
         let mut queued = || {
             was_queued = true;
             if !quiet {
-                tell(&format!("srun: job {job} queued and waiting for resources\n"));
+                print_stderr(&format!("srun: job {job} queued and waiting for resources\n"));
             }
         };
         let view = match wait_for_grant(conn, caller, job, &mut queued)? {
             Grant::Granted(view) => view,
             Grant::Ended(view) => return Err(self.revoked(job, &view)),
             Grant::Interrupted { typed, is_withdrawn } => {
-                tell(&if is_withdrawn {
+                print_stderr(&if is_withdrawn {
                     format!(
                         "srun: Job allocation {job} has been revoked\nsrun: Force Terminated JobId={job}\n"
                     )
@@ -397,7 +393,7 @@ impl Session {
             }
         };
         if was_queued && !quiet {
-            tell(&format!("srun: job {job} has been allocated resources\n"));
+            print_stderr(&format!("srun: job {job} has been allocated resources\n"));
         }
         Ok(Some(view))
     }
@@ -441,7 +437,7 @@ fn confirm(
             ClientError::NoDaemon { .. }
             | ClientError::Broken(FrameError::Closed | FrameError::Io(_)),
         ) => {
-            tell(&format!(
+            print_stderr(&format!(
                 "srun: Unable to confirm allocation for job {job}: the daemon is down, waiting for it\n"
             ));
             Ok(reopen(paths, Some(RECONNECT_TIMEOUT)).and_then(ask)?)

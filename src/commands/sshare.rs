@@ -21,15 +21,10 @@ pub const ENTRY: Entry =
     Entry { applet: APPLET, define: definition::<Sshare>, run, page: &texts::SSHARE };
 
 const APPLET: Applet = Applet {
-    name: "sshare",
-    about: "Show the shares of accounts, which slotd does not have",
     operands: Operands::None,
-    usage_exit: 1,
-    points_to_help: true,
     extras: &[extra::SSHARE],
     variables: || vec![("SLURM_CLUSTERS", "clusters")],
-    submission: "",
-    examples: &[],
+    ..Applet::new("sshare", "Show the shares of accounts, which slotd does not have")
 };
 
 options! {

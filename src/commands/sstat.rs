@@ -5,7 +5,6 @@ use super::{Done, Entry, ask, ask_job_list, ask_usage, origin, unexpected};
 use crate::args::choices::{Applet, Reader, definition};
 use crate::args::error::CliError;
 use crate::args::extra;
-use crate::args::getopt::Operands;
 use crate::args::headings::{LISTED, SHOWN};
 use crate::args::options::CommonOpts;
 use crate::args::origin::Origin;
@@ -29,18 +28,12 @@ pub const ENTRY: Entry =
     Entry { applet: APPLET, define: definition::<Sstat>, run, page: &texts::SSTAT };
 
 const APPLET: Applet = Applet {
-    name: "sstat",
-    about: "Show the resource usage of running steps",
-    operands: Operands::Anywhere,
-    usage_exit: 1,
-    points_to_help: true,
     extras: &[extra::SSTAT],
-    variables: Vec::new,
-    submission: "",
     examples: &[
         ("sstat -j 12", "the current usage of a job's steps"),
         ("sstat --series -j 12.0", "the same over time"),
     ],
+    ..Applet::new("sstat", "Show the resource usage of running steps")
 };
 
 options! {
@@ -141,7 +134,7 @@ fn over_time(args: &Sstat, origin: &Origin) -> Done {
         let why = format!(
             "no usage over time recorded for {wanted}: it has not started or ended immediately"
         );
-        output::tell("sstat", &CliError::error(0, why));
+        output::print_error("sstat", &CliError::error(0, why));
     }
     if args.json {
         return output::print(&json::text(&series::json(&steps)));
@@ -171,7 +164,7 @@ fn complain(jobs: &[JobRef], list: &JobList) {
         let has_steps = list.jobs.iter().filter(names).any(|job| !job.steps.is_empty());
         if !has_steps {
             let error = CliError::error(0, format!("couldn't get steps for job {wanted}"));
-            output::tell("sstat", &error);
+            output::print_error("sstat", &error);
         }
     }
 }

@@ -4,8 +4,9 @@
 //! The parameters are stored in the job's environment, in variables whose names contain the task.
 //! They are therefore available at each start of a task, including requeues and `slotd retry`.
 
-use super::launch::{check_work_dir, submit_parsed, tell};
+use super::launch::{check_work_dir, submit_parsed};
 use super::output::print;
+use super::output::print_stderr;
 use super::{Done, sbatch, submitting_origin};
 use crate::args::error::CliError;
 use crate::args::submit::submit_line;
@@ -87,7 +88,7 @@ pub fn run(args: &SweepArgs) -> Done {
     let parsable = parsed.parsable;
     let job = submit_parsed(parsed, "slotd sweep")?;
     let names: Vec<&str> = rows.iter().take(1).flatten().map(|(name, _)| name.as_str()).collect();
-    tell(&format!(
+    print_stderr(&format!(
         "slotd: {}, each with its own {}\n",
         counted(rows.len(), "task"),
         names.join(", ")

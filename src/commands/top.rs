@@ -16,7 +16,8 @@ use crate::args::error::CliError;
 use crate::args::origin::Origin;
 use crate::client::connection::ClientError;
 use crate::client::follow::{Follower, Heard};
-use crate::commands::launch::{signal_text, tell};
+use crate::commands::launch::signal_text;
+use crate::commands::output::print_stderr;
 use crate::commands::{Done, now, origin, output, paths};
 use crate::tui::page::Side;
 use crate::tui::state::{JobAction, Words};
@@ -328,7 +329,7 @@ impl Top {
     /// Handles a result from the background.
     fn note(&mut self, news: News) -> Result<(), Ended> {
         match news {
-            News::Done(text) => self.take(Input::Told(text)),
+            News::Done(text) => self.take(Input::Message(text)),
             News::Searching { search, done, of } if self.outputs.is_searching(search) => {
                 self.take(Input::Searching { done, of })
             }
@@ -377,7 +378,7 @@ impl Top {
                 if let Err(why) =
                     self.outputs.go(side, &to, lines(&self.screen, side), &self.background)
                 {
-                    self.take(Input::Told(why.to_string()))?;
+                    self.take(Input::Message(why.to_string()))?;
                 }
                 self.read_outputs();
             }
@@ -398,7 +399,7 @@ impl Top {
         });
         if let Err(e) = started {
             self.screen
-                .update(Input::Told(format!("nothing was done: cannot start a thread: {e}")));
+                .update(Input::Message(format!("nothing was done: cannot start a thread: {e}")));
         }
     }
 
@@ -428,13 +429,13 @@ impl Top {
         }
         let (columns, rows) = self.terminal.size()?;
         self.take(Input::Size(columns, rows))?;
-        failure.map_or(Ok(()), |why| self.take(Input::Told(why)))
+        failure.map_or(Ok(()), |why| self.take(Input::Message(why)))
     }
 }
 
 /// Waits for Enter, so that earlier output stays visible until then.
 fn wait_for_enter() {
-    tell("Press Enter to return to slotd top: ");
+    print_stderr("Press Enter to return to slotd top: ");
     // Return even if reading fails.
     let _ = io::stdin().read_line(&mut String::new());
 }

@@ -50,7 +50,7 @@ pub fn run(args: &WhyArgs) -> Done {
     views.sort_by_key(sacct::order);
     let ctx = ctx(&origin, now);
     if args.json {
-        let all: Vec<_> = views.iter().map(|view| told(view, &ctx)).collect();
+        let all: Vec<_> = views.iter().map(|view| record(view, &ctx)).collect();
         print(&json::text(&json!({ "jobs": all })))?;
     } else {
         let all: Vec<String> = alike(&views).iter().map(|group| explain(group, &ctx)).collect();
@@ -68,7 +68,7 @@ pub fn run(args: &WhyArgs) -> Done {
 }
 
 /// Returns the explanation of a job as JSON.
-pub fn told(view: &JobView, ctx: &Ctx) -> Value {
+pub fn record(view: &JobView, ctx: &Ctx) -> Value {
     why::json(view, tail_of(view).as_ref(), ctx, &NAMES)
 }
 

@@ -197,14 +197,14 @@ fn start_notifier(
     untold: Vec<(u64, Notice)>,
     scheduler: &Addr<SchedulerActor>,
 ) -> Recipient<Notify> {
-    let told = scheduler.clone().recipient();
+    let facts = scheduler.clone().recipient();
     let ways = Ways {
         command: settings.notify_cmd.clone(),
         url: settings.notify_url.clone(),
         sendmail: sendmail::find(settings),
         timeout: settings.notify_timeout,
     };
-    let notifier = NotifierActor::new(ways, told).start();
+    let notifier = NotifierActor::new(ways, facts).start();
     for (number, notice) in untold {
         notifier.do_send(Notify { number, notice });
     }

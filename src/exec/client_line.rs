@@ -24,7 +24,7 @@ impl ClientLine {
 
     /// Sends a command. Returns false if the watcher has exited. Never blocks: if the watcher is
     /// stopped and the socket is full, the rest is sent with the next command.
-    pub fn tell(&mut self, command: &StepCommand) -> bool {
+    pub fn send(&mut self, command: &StepCommand) -> bool {
         self.0.push(command).is_ok()
     }
 

@@ -571,16 +571,8 @@ mod tests {
             request: StepRequest { ntasks: Some(2), ..StepRequest::default() },
             job: job.id,
             client: ClientProcess { pid: 1, start_ticks: 1, ..ClientProcess::default() },
-            uid: 0,
-            again: false,
-            argv: Vec::new(),
-            work_dir: String::new(),
             umask: Some(0o22),
-            rlimits: Default::default(),
-            streams: Vec::new(),
-            pty: false,
-            client_line: None,
-            label: false,
+            ..StepLaunch::default()
         };
         let vars = of(&job).step(StepId::Num(4), &launch, &alloc);
         assert_eq!(get(&vars, "CUDA_VISIBLE_DEVICES"), Some("1"));

@@ -75,7 +75,7 @@ pub struct LaunchSpec {
     pub write_runner: bool,
     /// The index of a passed socket: the connection to the step's client (`exec::client_line`).
     /// When it closes, the step is ended.
-    pub tie_fd: Option<usize>,
+    pub client_fd: Option<usize>,
 }
 
 impl Default for LaunchSpec {
@@ -105,7 +105,7 @@ impl Default for LaunchSpec {
             broken: None,
             first_line: None,
             write_runner: false,
-            tie_fd: None,
+            client_fd: None,
         }
     }
 }

@@ -609,7 +609,7 @@ async fn a_step_ends_with_its_client() {
     let lab = lab();
     let mut spec =
         lab.step(&["sh", "-c", "trap '' TERM HUP; echo >ready; while :; do sleep 600; done"]);
-    spec.tie_fd = Some(0);
+    spec.client_fd = Some(0);
     let (client, theirs) = UnixStream::pair().unwrap();
     let mut handle = lab.launcher.launch(&spec, vec![theirs.into()]).unwrap();
     line_in(&lab.path("ready")).await;

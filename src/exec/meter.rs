@@ -18,8 +18,8 @@ pub(super) use over_time::OverTime;
 pub(super) use pace::{Activity, Pace};
 
 use crate::launch_spec::StepUsage;
+use crate::reap::Dead;
 use nix::sys::resource::{UsageWho, getrusage};
-use nix::sys::time::{TimeVal, TimeValLike};
 use slotd_model::tres::{Spread, TaskUsage, Usage};
 use slotd_sys::proc::{self, CpuTime, DeadChildrenIo, Io, Stat};
 use slotd_sys::system;
@@ -232,19 +232,13 @@ impl Meter {
     }
 
     /// Counts a child of the watcher that was waited for: a task or an orphan.
-    pub(super) fn reaped(&mut self, pid: i32, used: &libc::rusage) {
-        let micros = |time: libc::timeval| {
-            u64::try_from(TimeVal::from(time).num_microseconds()).unwrap_or(0)
-        };
-        self.dead.user_us += micros(used.ru_utime);
-        self.dead.system_us += micros(used.ru_stime);
-        self.dead.max_rss_kb = self.dead.max_rss_kb.max(u64::try_from(used.ru_maxrss).unwrap_or(0));
+    pub(super) fn reaped(&mut self, dead: &Dead) {
+        self.dead = self.dead.merge(dead.usage);
         let io = self.dead_io.since();
-        let by_pid = self.tasks.iter().position(|task| task.pid == pid);
-        let owner = by_pid.or_else(|| self.owners.get(&pid).copied()).unwrap_or(0);
+        let by_pid = self.tasks.iter().position(|task| task.pid == dead.pid);
+        let owner = by_pid.or_else(|| self.owners.get(&dead.pid).copied()).unwrap_or(0);
         if let Some(task) = self.tasks.get_mut(owner) {
-            task.dead =
-                task.dead.plus(Amounts { pages: u64::try_from(used.ru_majflt).unwrap_or(0), io });
+            task.dead = task.dead.plus(Amounts { pages: dead.major_faults, io });
         }
     }
 

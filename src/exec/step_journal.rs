@@ -335,27 +335,13 @@ pub fn unended(entries: &[Entry]) -> Vec<Step> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use slotd_model::tres::Allocation;
 
     fn step(number: u32, name: &str) -> Step {
         Step {
-            id: StepId::Num(number),
             name: name.to_owned(),
-            ntasks: 1,
-            state: JobState::Running,
-            start: Timestamp(5),
-            end: None,
-            exit: ExitCode::OK,
-            alloc: Allocation::default(),
-            usage: Usage::default(),
             submit_line: format!("run {name}"),
-            overlap: false,
-            client: None,
-            client_gone: false,
-            suspended_us: 0,
-            clock: None,
-            stepped_us: 0,
             managed: true,
+            ..Step::started(StepId::Num(number), Timestamp(5))
         }
     }
 

@@ -15,6 +15,7 @@ use crate::job_dirs;
 use crate::job_files::Files;
 use crate::launch_spec::{LaunchSpec, TaskSpec};
 use crate::meter::own_peak_kb;
+use crate::reap::{Dead, reap};
 use crate::task::{self, ForkContext};
 use crate::wire;
 use nix::fcntl::OFlag;
@@ -280,8 +281,7 @@ impl StepLauncher {
     fn start(&self, pattern: usize) -> (Vec<i32>, Option<String>) {
         let spec = &self.patterns[pattern];
         let (mut pids, mut files) = (Vec::new(), Files::default());
-        let mask = nix::libc::mode_t::from(spec.umask.unwrap_or(0o022) as u16 & 0o777);
-        nix::sys::stat::umask(nix::sys::stat::Mode::from_bits_truncate(mask));
+        task::set_umask(spec);
         for task in &spec.tasks {
             let streams = match files.streams(task, &self.handed, self.null.as_raw_fd()) {
                 Ok(streams) => streams,
@@ -336,16 +336,13 @@ impl StepLauncher {
             // reaped, the group's number cannot be reused.
             proc::kill_group(pid, libc::SIGKILL);
         }
-        let (mut status, mut used) = (0i32, zeroed_usage());
-        // SAFETY: the pointers are to live values. The process has ended, and nobody else waits for
-        // it.
-        if unsafe { libc::wait4(pid, &mut status, 0, &mut used) } == pid {
-            self.ended(pid, exit_of(status), &used);
+        if let Ok(Some(dead)) = reap(pid) {
+            self.ended(dead);
         }
         true
     }
 
-    fn ended(&mut self, pid: i32, exit: ExitCode, used: &libc::rusage) {
+    fn ended(&mut self, Dead { pid, exit, usage, .. }: Dead) {
         if pid == self.manager {
             self.over = Some(exit);
             return;
@@ -355,7 +352,7 @@ impl StepLauncher {
         let Some(running) = self.running.get_mut(&number) else { return };
         running.left -= 1;
         running.end.exit = running.end.exit.worse(exit);
-        running.end.usage = running.end.usage.merge(usage_of(used));
+        running.end.usage = running.end.usage.merge(own_part(usage));
         if running.left == 0
             && let Some(Running { mut end, is_limited, .. }) = self.running.remove(&number)
         {
@@ -391,31 +388,9 @@ impl StepLauncher {
     }
 }
 
-fn zeroed_usage() -> libc::rusage {
-    // SAFETY: all zeros is a valid rusage.
-    unsafe { std::mem::zeroed() }
-}
-
-fn exit_of(status: i32) -> ExitCode {
-    if libc::WIFSIGNALED(status) {
-        ExitCode::signal(libc::WTERMSIG(status))
-    } else {
-        ExitCode::status(libc::WEXITSTATUS(status))
-    }
-}
-
 /// Returns the usage of a task. A task starts with this process's memory, which the kernel then
 /// remembers as the task's peak. If the peak is no higher, the task's own is unknown.
-fn usage_of(used: &libc::rusage) -> Usage {
-    let micros = |time: libc::timeval| {
-        u64::try_from(time.tv_sec.saturating_mul(1_000_000).saturating_add(time.tv_usec))
-            .unwrap_or(0)
-    };
-    let peak_kb = u64::try_from(used.ru_maxrss).unwrap_or(0);
-    Usage {
-        max_rss_kb: if peak_kb > own_peak_kb() { peak_kb } else { 0 },
-        user_us: micros(used.ru_utime),
-        system_us: micros(used.ru_stime),
-        ..Usage::default()
-    }
+fn own_part(usage: Usage) -> Usage {
+    let max_rss_kb = Some(usage.max_rss_kb).filter(|kb| *kb > own_peak_kb()).unwrap_or(0);
+    Usage { max_rss_kb, ..usage }
 }

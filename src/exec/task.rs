@@ -391,6 +391,12 @@ fn set_limit(limit: &Rlimit) {
     }
 }
 
+/// Sets the umask of this process, which its tasks inherit.
+pub(super) fn set_umask(spec: &LaunchSpec) {
+    let mask = spec.umask.unwrap_or(0o022) & 0o777;
+    nix::sys::stat::umask(nix::sys::stat::Mode::from_bits_truncate(mask as libc::mode_t));
+}
+
 /// Resets all signals, so that a task does not inherit those that the launcher or the Rust runtime
 /// ignores or handles. A watcher, which blocks all signals, calls this once: its tasks inherit the
 /// result.

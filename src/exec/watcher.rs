@@ -207,7 +207,7 @@ fn sources(spec: &LaunchSpec, handed: &[OwnedFd]) -> io::Result<(SignalFd, Optio
     let mut chld = SigSet::empty();
     chld.add(Signal::SIGCHLD);
     let signals = SignalFd::with_flags(&chld, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)?;
-    let client = match spec.tie_fd.and_then(|place| handed.get(place)) {
+    let client = match spec.client_fd.and_then(|place| handed.get(place)) {
         Some(client_line) => {
             Some(Peer::new(UnixStream::from(client_line.try_clone()?), wire::decoder())?)
         }

@@ -57,6 +57,7 @@ mod store_fault;
 pub mod time;
 pub mod topology;
 pub mod tres;
+pub mod unread;
 pub mod update;
 pub mod view;
 pub mod why;

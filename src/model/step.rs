@@ -43,6 +43,29 @@ pub struct Step {
 }
 
 impl Step {
+    /// Returns a running step with one task, no name and no resources.
+    pub fn started(id: StepId, start: Timestamp) -> Step {
+        Step {
+            id,
+            name: String::new(),
+            ntasks: 1,
+            state: JobState::Running,
+            start,
+            end: None,
+            exit: ExitCode::OK,
+            alloc: Allocation::default(),
+            usage: Usage::default(),
+            submit_line: String::new(),
+            overlap: false,
+            client: None,
+            client_gone: false,
+            suspended_us: 0,
+            clock: None,
+            stepped_us: 0,
+            managed: false,
+        }
+    }
+
     /// Adds a suspension of the job from `since` to `now`. Only the part after the step's start
     /// counts.
     pub fn add_suspension(&mut self, since: Timestamp, now: Timestamp) {

@@ -142,8 +142,8 @@ impl Frame {
         message: &T,
         raw: &[u8],
     ) -> Result<Option<Vec<u8>>, FrameError> {
-        let Some(room) = most.checked_sub(HEADER + raw.len()) else { return Ok(None) };
-        let mut out = Limited { bytes: vec![0; HEADER], most: HEADER + room };
+        let Some(left) = most.checked_sub(HEADER + raw.len()) else { return Ok(None) };
+        let mut out = Limited { bytes: vec![0; HEADER], most: HEADER + left };
         match serde_json::to_writer(&mut out, message) {
             Ok(()) => Self::complete(out.bytes, raw).map(Some),
             Err(e) if e.is_io() => Ok(None),

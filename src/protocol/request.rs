@@ -231,7 +231,7 @@ impl Request {
     }
 }
 
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct Submit {
     pub request: JobRequest,
     pub script_len: usize,
@@ -364,7 +364,7 @@ pub struct TaskStreams {
 }
 
 /// A step that srun or salloc's command launches inside an allocation.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct StepLaunch {
     pub job: JobId,
     /// The process that requests the step. A process requests only one.

@@ -97,12 +97,12 @@ impl<'a> Shown<'a> {
     }
 }
 
-/// Formats the list as Slurm does and stops shortly after `room` bytes; 0 means no limit.
+/// Formats the list as Slurm does and stops shortly after `max_len` bytes; 0 means no limit.
 ///
 /// Slurm writes a step (`0-20:4`) only if the whole list is a single step range with six tasks or
 /// more that spans more than ten IDs. Everything else is single IDs and ranges without gaps, the
 /// only form that some clients parse.
-fn list_text(tasks: &TaskSet, limit: Option<u32>, room: usize) -> String {
+fn list_text(tasks: &TaskSet, limit: Option<u32>, max_len: usize) -> String {
     let mut text = String::new();
     // Writing to a String cannot fail.
     match tasks.ranges() {
@@ -120,7 +120,7 @@ fn list_text(tasks: &TaskSet, limit: Option<u32>, room: usize) -> String {
                 })
                 .peekable();
             while let Some((first, mut last)) = gapless.next() {
-                if room > 0 && text.len() >= room {
+                if max_len > 0 && text.len() >= max_len {
                     return text;
                 }
                 // A range with a step may end next to the following one.
@@ -144,10 +144,10 @@ fn list_text(tasks: &TaskSet, limit: Option<u32>, room: usize) -> String {
 
 /// Formats the tasks with their limit, `3-9%2`, truncated according to `SLURM_BITSTR_LEN`.
 pub(crate) fn task_list(tasks: &TaskSet, limit: Option<u32>, ctx: &Ctx) -> String {
-    let room = ctx.bitstr_len.unwrap_or(DEFAULT_BITSTR_LEN);
-    let mut text = list_text(tasks, limit, room);
-    if room > 0 && text.len() >= room {
-        text.truncate(room.saturating_sub(4));
+    let max_len = ctx.bitstr_len.unwrap_or(DEFAULT_BITSTR_LEN);
+    let mut text = list_text(tasks, limit, max_len);
+    if max_len > 0 && text.len() >= max_len {
+        text.truncate(max_len.saturating_sub(4));
         text.push_str("...");
     }
     text

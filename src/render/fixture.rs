@@ -7,7 +7,7 @@ use slotd_model::partition::Host;
 use slotd_model::request::{JobKind, MemRequest};
 use slotd_model::run::RunState;
 use slotd_model::topology::{Place, Topology};
-use slotd_model::tres::{Allocation, Usage};
+use slotd_model::tres::Allocation;
 use slotd_model::view::{JobView, NodeView, PartitionView};
 use slotd_model::{
     ArrayRole, End, ExitCode, Job, JobId, JobRequest, JobState, Partition, Reason, Step, StepId,
@@ -148,26 +148,16 @@ pub fn step(
     ended: Option<i64>,
 ) -> Step {
     Step {
-        id,
         name: name.to_owned(),
-        ntasks: 1,
         state: state.into(),
-        start: at(started),
         end: ended.map(at),
         exit,
         alloc: Allocation {
             tres: Tres { cpus: 1, mem_mb: 100, ..Tres::ZERO },
             ..Allocation::default()
         },
-        usage: Usage::default(),
         submit_line: if id == StepId::Batch { String::new() } else { format!("srun {name}") },
-        overlap: false,
-        client_gone: false,
-        suspended_us: 0,
-        clock: None,
-        stepped_us: 0,
-        managed: false,
-        client: None,
+        ..Step::started(id, at(started))
     }
 }
 

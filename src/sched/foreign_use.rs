@@ -5,6 +5,7 @@ use super::resources::cpu_use::Lacks;
 use slotd_model::cpu_use::CpuReading;
 use slotd_model::gpu::GpuReading;
 use slotd_model::tres::GpuUsage;
+use slotd_model::unread::Unread;
 use slotd_model::{StepKey, Timestamp};
 
 impl Core {
@@ -21,7 +22,7 @@ impl Core {
     }
 
     /// Records the GPU usage, or why it cannot be read.
-    pub fn on_gpus_read(&mut self, read: Result<Vec<GpuReading>, String>, now: Timestamp) {
+    pub fn on_gpus_read(&mut self, read: Result<Vec<GpuReading>, Unread>, now: Timestamp) {
         self.resources.gpus_read(read, now);
         self.records.count_gpu_use(self.resources.gpu_readings());
         let mut askers = self.records.pending();
@@ -34,7 +35,7 @@ impl Core {
     }
 
     /// Records the CPU usage by processes outside jobs, or why it cannot be read.
-    pub fn on_cpus_read(&mut self, read: Result<CpuReading, String>, now: Timestamp) {
+    pub fn on_cpus_read(&mut self, read: Result<CpuReading, Unread>, now: Timestamp) {
         if self.resources.cpus_read(read, now) {
             for id in self.records.pending() {
                 self.refresh(id, now);

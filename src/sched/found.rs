@@ -165,24 +165,19 @@ fn unknown(id: JobId, steps: &[Trace], owner: (&str, u32), now: Timestamp) -> Op
 fn step(job: &Job, trace: &Trace) -> Step {
     let ended = trace.ended.as_ref();
     let ending = ended.map(|record| Ending::of_running(record.exit, EndCause::of(record)));
+    let start = ended.map_or(job.run.start.unwrap_or(job.submit), |record| record.started);
     Step {
-        id: trace.step,
         name: job.request.name.clone(),
         ntasks: ended.map_or(1, |record| u32::try_from(record.tasks.len()).unwrap_or(1).max(1)),
         state: ending.map_or(JobState::Running, |ending| JobState::Ended(ending.state)),
-        start: ended.map_or(job.run.start.unwrap_or(job.submit), |record| record.started),
         end: ended.map(|record| record.ended),
         exit: ending.map_or(ExitCode::OK, |ending| ending.exit),
         alloc: job.run.alloc.as_deref().cloned().unwrap_or_default(),
         usage: ended.map_or_else(Usage::default, |record| record.usage),
-        submit_line: String::new(),
         overlap: true,
         client: first_client(job, trace.step),
         client_gone: ended.is_some_and(|record| record.client_gone),
-        suspended_us: 0,
-        clock: None,
-        stepped_us: 0,
-        managed: false,
+        ..Step::started(trace.step, start)
     }
 }
 

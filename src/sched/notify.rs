@@ -466,7 +466,7 @@ impl Notifications {
             });
         }
         let out = std::mem::take(&mut self.out);
-        cx.out.effects.extend(out.into_iter().map(|(job, notice)| Effect::Tell { job, notice }));
+        cx.out.effects.extend(out.into_iter().map(|(job, notice)| Effect::Notify { job, notice }));
     }
 
     fn notify_if_ended(&mut self, records: &Records, key: MemoKey, now: Timestamp) {

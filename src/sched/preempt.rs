@@ -103,16 +103,16 @@ impl Core {
         };
         let (want, limit_secs) = (place.shape.want(), place.shape.limit);
         let bid = Bid { job, want: &want, limit_secs, capacity, host };
-        let mut room = round.room(&bid)?;
+        let mut preemption = round.preemption(&bid)?;
         // A job with `--immediate` would not wait until the others have ended.
         let is_in_vain = record.job.request.immediate_secs.is_some()
             || self.records.expanded_by(key.id).is_some()
             || starts_elsewhere()
-            || round.is_for_others(&room, key, self.line.queue(), capacity, host);
+            || round.is_for_others(&preemption, key, self.line.queue(), capacity, host);
         if is_in_vain {
             return None;
         }
-        let victims = room.victims.clone();
+        let victims = preemption.victims.clone();
         let is_new = |(id, _): &(JobId, Means)| {
             self.job(*id).is_some_and(|job| job.run.start == Some(cx.now))
         };
@@ -121,7 +121,7 @@ impl Core {
             self.line.wake(key.id, cx.now.plus_secs(RETRY_SECS));
             return None;
         }
-        if let Some(part) = room.open.take() {
+        if let Some(part) = preemption.open.take() {
             round.enter(&place, &part, &victims, &bid);
             for (id, _) in victims {
                 self.suspend_for(id, key.id, cx);
@@ -130,7 +130,7 @@ impl Core {
             self.line.request_round();
             return Some(part);
         }
-        round.claim(&place, room, capacity);
+        round.claim(&place, preemption, capacity);
         // Those that are only suspended run on until the others have gone.
         for (id, means) in victims.into_iter().filter(|(_, means)| !means.suspends()) {
             self.preempt(id, means, key.id, cx);

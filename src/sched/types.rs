@@ -199,7 +199,7 @@ pub enum Effect {
     /// A job that ran is PENDING again, and its runner is finished with it.
     Requeued(JobId),
     /// Send a notification, usually about a job (for an array, the array's ID). No answer.
-    Tell { job: Option<JobId>, notice: Box<Notice> },
+    Notify { job: Option<JobId>, notice: Box<Notice> },
     /// The record left the core's memory; it is still in the store.
     Gone(JobId),
 }
@@ -223,7 +223,7 @@ impl Effect {
             | Effect::SetTimeLimit { job, .. } => Some(*job),
             Effect::LaunchStep { step, .. } | Effect::StopStep { step, .. } => Some(step.job),
             Effect::Ended(job) | Effect::Requeued(job) | Effect::Gone(job) => Some(*job),
-            Effect::Tell { job, .. } => *job,
+            Effect::Notify { job, .. } => *job,
             Effect::StepRefused { .. } => None,
         }
     }

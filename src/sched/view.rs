@@ -37,23 +37,18 @@ pub(crate) fn own_step(job: &Job) -> Option<Step> {
         state @ (JobState::Pending | JobState::Running | JobState::Ended(_)) => state,
     };
     Some(Step {
-        id,
         name,
         ntasks,
         state,
-        start,
         end: job.run.end,
         exit,
         alloc,
         usage: job.run.usage,
-        submit_line: String::new(),
         overlap: true,
-        client: None,
-        client_gone: false,
         suspended_us: job.run.suspended_us,
         clock: job.run.clock,
         stepped_us: job.run.stepped_us,
-        managed: false,
+        ..Step::started(id, start)
     })
 }
 

@@ -90,7 +90,7 @@ mod tests {
     use super::*;
 
     fn parsed(form: Form, text: &str) -> Result<Vec<StepDef>, Fault> {
-        parse(form, "f", text, &|_| Err("no files here".to_owned()), &mut 0)
+        parse(form, "f", text, &|_| Err("no files here".into()), &mut 0)
     }
 
     #[test]
@@ -281,7 +281,7 @@ mod tests {
     fn generated_names_continue_from_the_last_number() {
         let mut last = 0;
         let mut names = |form, text: &str| {
-            let steps = parse(form, "f", text, &|_| Err(String::new()), &mut last).unwrap();
+            let steps = parse(form, "f", text, &|_| Err("".into()), &mut last).unwrap();
             steps.iter().map(|step| step.name.to_string()).collect::<Vec<_>>()
         };
         assert_eq!(names(Form::Lines, "true\n\n# none\ntrue"), ["true-1", "true-4"]);

@@ -163,7 +163,7 @@ mod tests {
         let tres = Tres { cpus: 1, ..Tres::ZERO };
         let whole = Allocation { tres, ..Allocation::default() };
         let mut core = slotd_stepmgr::core::Core::new(whole, Default::default(), None);
-        let read = |_: &str| Err(String::new());
+        let read = |_: &str| Err("".into());
         let form = slotd_stepmgr::language::Form::Toml;
         core.add(slotd_stepmgr::language::parse(form, "f", &text, &read, &mut 0).unwrap()).unwrap();
         let entry = core.entry(0).unwrap();

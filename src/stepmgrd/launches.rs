@@ -3,10 +3,9 @@
 use slotd_exec::environment::{Environment, task_environment};
 use slotd_exec::launch_spec::{LaunchSpec, TaskSpec};
 use slotd_exec::step_launcher::{Launch, Order};
-use slotd_model::job::ClientProcess;
 use slotd_model::request::{GpuRequest, MemRequest};
-use slotd_model::tres::{Allocation, Usage};
-use slotd_model::{ArrayRole, ExitCode, JobState, Step, StepId, StepKey, StepRequest, Timestamp};
+use slotd_model::tres::Allocation;
+use slotd_model::{ArrayRole, Step, StepId, StepKey, StepRequest, Timestamp};
 use slotd_parse::filename::{self, FilenameVars};
 use slotd_protocol::answer::ManagedJob;
 use slotd_protocol::request::{StepLaunch, Stream};
@@ -122,9 +121,7 @@ impl Launches {
         let per_task = shape.cpus / shape.ntasks.max(1);
         let launch = StepLaunch {
             job: job.id,
-            client: ClientProcess::default(),
             uid: job.request.uid,
-            again: false,
             request: StepRequest {
                 ntasks: Some(shape.ntasks),
                 cpus_per_task: Some(per_task),
@@ -136,14 +133,8 @@ impl Launches {
                 exact: true,
                 ..StepRequest::default()
             },
-            argv: Vec::new(),
-            work_dir: String::new(),
             umask: Some(self.umask),
-            rlimits: Default::default(),
-            streams: Vec::new(),
-            pty: false,
-            client_line: None,
-            label: false,
+            ..StepLaunch::default()
         };
         let mut set_env =
             Environment::of(job, &self.job.host, &self.root).step(StepId::Num(0), &launch, alloc);
@@ -231,22 +222,11 @@ fn hash(path: &Path) -> u64 {
 /// Returns the record of a step that is starting.
 pub fn record(entry: &Entry, number: u32, alloc: Allocation, now: Timestamp) -> Step {
     Step {
-        id: StepId::Num(number),
         name: entry.name.to_string(),
         ntasks: entry.settings.ntasks,
-        state: JobState::Running,
-        start: now,
-        end: None,
-        exit: ExitCode::OK,
         alloc,
-        usage: Usage::default(),
         submit_line: entry.command.text(),
-        overlap: false,
-        client: None,
-        client_gone: false,
-        suspended_us: 0,
-        clock: None,
-        stepped_us: 0,
         managed: true,
+        ..Step::started(StepId::Num(number), now)
     }
 }

@@ -117,11 +117,13 @@ fn not_utf8(e: io::Error) -> io::Error {
     }
 }
 
-/// Reads a regular file named in a step description, relative to the manager's working directory. A
+/// Returns a reader of the regular files named in a step description, relative to this directory. A
 /// FIFO is refused, since it could block the manager.
-pub fn read_named(work_dir: &Path, name: &str) -> Result<String, String> {
-    let text = files::read_text(&work_dir.join(name), files::MOST_RECORD);
-    text.map_err(|e| not_utf8(e).to_string())
+pub fn reader(work_dir: &Path) -> impl Fn(&str) -> Result<String, Box<dyn std::error::Error>> {
+    move |name| {
+        let text = files::read_text(&work_dir.join(name), files::MOST_RECORD);
+        text.map_err(|e| not_utf8(e).into())
+    }
 }
 
 /// Converts a rejected step to an error in its file.
@@ -136,7 +138,7 @@ fn steps_of(
 ) -> Result<Vec<StepDef>, RunError> {
     let Source::File { name, path } = source else { return Ok(Vec::new()) };
     let text = read_steps(path).and_then(text_of).map_err(RunError::file("read", path))?;
-    let read = |named: &str| read_named(work_dir, named);
+    let read = reader(work_dir);
     language::parse(Form::of(name, &text), name, &text, &read, last_number).map_err(RunError::Text)
 }
 
@@ -302,10 +304,11 @@ mod tests {
         std::fs::write(dir.path().join("rows"), "a\n").unwrap();
         std::os::unix::fs::symlink("rows", dir.path().join("link")).unwrap();
         nix::unistd::mkfifo(&dir.path().join("fifo"), nix::sys::stat::Mode::S_IRWXU).unwrap();
-        assert_eq!(read_named(dir.path(), "rows").unwrap(), "a\n");
-        assert_eq!(read_named(dir.path(), "link").unwrap(), "a\n");
+        let read = reader(dir.path());
+        assert_eq!(read("rows").unwrap(), "a\n");
+        assert_eq!(read("link").unwrap(), "a\n");
         for name in ["fifo", ".", "/dev/zero"] {
-            let why = read_named(dir.path(), name).unwrap_err();
+            let why = read(name).unwrap_err().to_string();
             assert!(why.contains("regular file"), "{name}: {why}");
         }
     }

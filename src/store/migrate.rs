@@ -260,42 +260,24 @@ mod tests {
 
     fn steps_of_a_task() -> Vec<Step> {
         let batch = Step {
-            id: StepId::Batch,
             name: "a \"name\"".to_owned(),
-            ntasks: 1,
-            state: JobState::Running,
-            start: Timestamp(20),
-            end: None,
-            exit: ExitCode::OK,
             alloc: alloc(2, 1024, 1),
             usage: usage(1, 2, 3, TaskUsage::default()),
-            submit_line: String::new(),
             overlap: true,
-            client: None,
-            client_gone: false,
-            suspended_us: 0,
-            clock: None,
-            stepped_us: 0,
-            managed: false,
+            ..Step::started(StepId::Batch, Timestamp(20))
         };
         let failed = Step {
-            id: StepId::Num(1),
             name: "true".to_owned(),
             ntasks: 3,
             state: JobState::Ended(End::Failed),
-            start: Timestamp(21),
             end: Some(Timestamp(22)),
             exit: ExitCode::signal(9),
             alloc: alloc(1, 1, 0),
             usage: usage(0, 0, 0, TaskUsage { read: SPREAD, ..TaskUsage::default() }),
             submit_line: "srun true".to_owned(),
-            overlap: false,
             client: Some(PROCESS),
-            client_gone: false,
             suspended_us: 4,
-            clock: None,
-            stepped_us: 0,
-            managed: false,
+            ..Step::started(StepId::Num(1), Timestamp(21))
         };
         vec![batch, failed]
     }

@@ -6,8 +6,7 @@ use diesel::connection::{Connection, SimpleConnection};
 use diesel::sqlite::SqliteConnection;
 use slotd_model::change::{Change, LaunchTexts, Texts};
 use slotd_model::run::RunState;
-use slotd_model::tres::{Allocation, Usage};
-use slotd_model::{End, ExitCode, Job, JobId, JobRequest, JobState, Step, StepId, Timestamp, Tres};
+use slotd_model::{End, Job, JobId, JobRequest, JobState, Step, StepId, Timestamp, Tres};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -80,25 +79,7 @@ pub fn ended_job(id: u32, how: End, start_secs: i64, end_secs: i64) -> Job {
 }
 
 pub fn step(id: StepId) -> Step {
-    Step {
-        id,
-        name: "true".to_owned(),
-        ntasks: 1,
-        state: JobState::Running,
-        start: Timestamp::from_secs(1001),
-        end: None,
-        exit: ExitCode::OK,
-        alloc: Allocation::default(),
-        usage: Usage::default(),
-        submit_line: String::new(),
-        overlap: false,
-        client_gone: false,
-        suspended_us: 0,
-        clock: None,
-        stepped_us: 0,
-        managed: false,
-        client: None,
-    }
+    Step { name: "true".to_owned(), ..Step::started(id, Timestamp::from_secs(1001)) }
 }
 
 pub fn insert(job: &Job) -> Change {

@@ -7,25 +7,25 @@
 //! compared. Objects are read from their original location, and git writes only to slotd's
 //! repository. Each run has a time limit and a maximum output size.
 
-use crate::beneath::{self, Dir};
-use crate::work_tree::{Head, MOST_PACKED, Repository};
-use crate::{files, guard, proc};
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use nix::sys::signal::Signal;
+mod compare;
+mod output;
+mod run;
+
+use crate::beneath::Dir;
+use crate::files;
+use crate::work_tree::Repository;
 use nix::sys::stat::futimens;
 use nix::sys::time::TimeSpec;
-use slotd_model::source::{Changes, Source, Untracked};
+use output::entries;
+use run::would_block;
 use std::cell::{Cell, OnceCell};
-use std::collections::{BTreeSet, HashSet};
+use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, DirBuilder, File};
-use std::io::{self, Read, Write};
-use std::os::fd::AsFd;
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt};
-use std::os::unix::process::CommandExt;
+use std::io::{self, Read};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use wildmatch::WildMatch;
@@ -40,13 +40,6 @@ pub const STALL: Duration = Duration::from_secs(20);
 /// The time without progress after which a FIFO is searched for.
 const SEARCH: Duration = Duration::from_secs(1);
 
-/// The maximum number of directory entries to search.
-const MOST_SEARCHED: usize = 200_000;
-
-/// The maximum size in bytes of a file to diff. git reads such a file completely, and compresses
-/// binary ones.
-const MOST_DIFFED: u64 = 64 << 20;
-
 /// The maximum size of a list of names in bytes.
 const MOST_NAMES: usize = 64 << 20;
 
@@ -56,26 +49,8 @@ const MOST_INDEX: u64 = 1 << 30;
 /// The maximum size of a configuration or a list of patterns in bytes.
 const MOST_SETTINGS: u64 = 1 << 20;
 
-/// The maximum number of untracked files that are listed.
-const MOST_UNTRACKED: usize = 1000;
-
-/// The maximum size of git's error output that is kept, in bytes.
-const MOST_WORDS: usize = 4096;
-
-/// The memory limit of git in bytes. A list of object directories that links to /dev/zero is
-/// endless.
-const MOST_MEMORY: u64 = 2 << 30;
-
-/// The maximum total length in bytes of the file names passed to one git process.
-const MOST_ARGUMENTS: usize = 256 << 10;
-
 /// The maximum nesting depth of work trees, such as submodules of submodules.
 pub const MOST_NESTED: usize = 16;
-
-/// The niceness of work that gives way to jobs. If jobs use all CPUs, it still gets a tenth of one
-/// CPU (weight 110 versus 1024, sched(7)). With niceness 19, it got a seventieth, and a diff of a
-/// few megabytes did not finish in time.
-const BEHIND_JOBS: i32 = 10;
 
 /// The directory of slotd's own repositories. If this process runs several queries at the same
 /// time, the later ones append a number.
@@ -166,21 +141,6 @@ pub enum GitError {
     Nested,
     #[error("HEAD or its branch has an unusual format")]
     NoHead,
-}
-
-/// The reason why there is no diff.
-#[derive(Debug, thiserror::Error)]
-enum NoDiff {
-    #[error("there is no commit yet")]
-    NoCommit,
-    #[error("{file} is larger than {} MB", MOST_DIFFED >> 20)]
-    LargeFile { file: String },
-    #[error("it is larger than {} MB", MOST_DIFF >> 20)]
-    TooMuch,
-    #[error("it is only in the index or in submodules")]
-    Elsewhere,
-    #[error(transparent)]
-    Git(#[from] GitError),
 }
 
 fn at(path: &Path) -> impl FnOnce(io::Error) -> GitError {
@@ -293,14 +253,6 @@ impl Drop for Asking {
             log::warn!("{}: {why}", self.place.path.display());
         }
     }
-}
-
-/// The output of git.
-struct Printed {
-    /// The number of bytes on standard output.
-    length: usize,
-    /// Warnings and errors.
-    words: String,
 }
 
 /// git for one work tree.
@@ -440,402 +392,6 @@ impl<'a> Git<'a> {
             ["config".as_ref(), "--file".as_ref(), file.as_os_str(), "--no-includes".as_ref()];
         self.ask(&[&words[..], &["--null".as_ref(), "--list".as_ref()]].concat(), MOST_NAMES)
     }
-
-    /// Returns a git command without environment variables that redirect git or make it write a
-    /// trace.
-    fn command(&self) -> Command {
-        let mut command = Command::new("git");
-        for (name, _) in
-            std::env::vars_os().filter(|(name, _)| name.as_bytes().starts_with(b"GIT_"))
-        {
-            command.env_remove(name);
-        }
-        command.env("GIT_DIR", &self.own).env("LC_ALL", "C").arg("--no-pager");
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
-        command
-    }
-
-    /// Runs git and returns its output of at most `most` bytes. git sees no configuration except
-    /// its own, fetches nothing, and writes nothing to the work tree or its repository.
-    ///
-    /// # Errors
-    /// See [`GitError`]. On failure, git and its descendants have been killed.
-    fn ask<S: AsRef<OsStr>>(&self, words: &[S], most: usize) -> Result<Vec<u8>, GitError> {
-        let mut text = Vec::new();
-        self.ask_into(words, &mut text, most)?;
-        Ok(text)
-    }
-
-    /// Like [`Self::ask`], but writes the output to a sink.
-    fn ask_into<S: AsRef<OsStr>>(
-        &self,
-        words: &[S],
-        to: &mut dyn Write,
-        most: usize,
-    ) -> Result<Printed, GitError> {
-        let mut command = self.command();
-        command.envs([
-            ("GIT_CONFIG_NOSYSTEM", "1"),
-            ("GIT_CONFIG_SYSTEM", "/dev/null"),
-            ("GIT_CONFIG_GLOBAL", "/dev/null"),
-            ("GIT_ATTR_NOSYSTEM", "1"),
-            ("GIT_OPTIONAL_LOCKS", "0"),
-            ("GIT_TERMINAL_PROMPT", "0"),
-            ("GIT_NO_LAZY_FETCH", "1"),
-            ("GIT_ALLOW_PROTOCOL", ""),
-            ("GIT_NO_REPLACE_OBJECTS", "1"),
-        ]);
-        // Before git 2.32, only these variables determine the global configuration.
-        command
-            .env("HOME", &self.asking.place.path)
-            .env("XDG_CONFIG_HOME", &self.asking.place.path);
-        command.env("GIT_WORK_TREE", &self.files_at);
-        command.env(
-            "GIT_ALTERNATE_OBJECT_DIRECTORIES",
-            quoted(&self.repository.common.join("objects")),
-        );
-        command.arg("-C").arg(&self.files_at);
-        for setting in &self.settings {
-            command.arg("-c").arg(setting);
-        }
-        command.args(words);
-        self.run(command, to, most)
-    }
-
-    fn run(
-        &self,
-        mut command: Command,
-        to: &mut dyn Write,
-        most: usize,
-    ) -> Result<Printed, GitError> {
-        // Nothing else would kill a git that waits for a FIFO, because it has its own process
-        // group.
-        guard::end_with_thread(&mut command);
-        let mut child = command.spawn().map_err(|error| match error.kind() {
-            io::ErrorKind::NotFound => GitError::Missing,
-            _ => GitError::Start(error),
-        })?;
-        let pid = i32::try_from(child.id()).unwrap_or_default();
-        if self.asking.steps_back {
-            // SAFETY: a system call with numbers. If it fails, git keeps its normal priority.
-            unsafe { libc::setpriority(libc::PRIO_PROCESS, child.id(), BEHIND_JOBS) };
-        }
-        let limit = libc::rlimit { rlim_cur: MOST_MEMORY, rlim_max: MOST_MEMORY };
-        // SAFETY: a system call that reads one structure. Descendants of git inherit the limit.
-        unsafe { libc::prlimit(pid, libc::RLIMIT_DATA, &limit, std::ptr::null_mut()) };
-        let read = self.read(&mut child, pid, to, most);
-        if read.is_err() {
-            proc::kill_group(pid, Signal::SIGKILL as i32);
-        }
-        let status = child.wait().map_err(GitError::Start)?;
-        let (length, words) = read?;
-        let words = String::from_utf8_lossy(&words).into_owned();
-        if status.success() {
-            return Ok(Printed { length, words });
-        }
-        let first = words.lines().next().unwrap_or_default().trim_start_matches("fatal: ");
-        Err(GitError::Failed(if first.is_empty() {
-            format!("git failed: {status}")
-        } else {
-            format!("git: {first}")
-        }))
-    }
-
-    /// Returns the files of the work tree, tracked and untracked but not ignored, by their paths
-    /// from its top. A directory in the list is a submodule or another work tree. Since an index
-    /// can contain any name, names that no file of a work tree can have, such as `../x` or
-    /// `.git/config`, are omitted.
-    ///
-    /// # Errors
-    /// See [`GitError`].
-    pub fn files(&self) -> Result<Vec<PathBuf>, GitError> {
-        self.copy_index()?;
-        const FILES: [&str; 5] = ["ls-files", "-z", "--cached", "--others", "--exclude-standard"];
-        let mut names = Vec::new();
-        let read = self.ask_into(&FILES, &mut names, MOST_NAMES)?;
-        // git omits an unreadable directory and exits successfully.
-        if let Some(line) = read.words.lines().find(|line| line.contains("could not open")) {
-            let why = line.trim_start_matches("warning: ");
-            return Err(GitError::Failed(format!("git: {why}")));
-        }
-        let names = names_in(&names)
-            .map(|name| Path::new(OsStr::from_bytes(name.strip_suffix(b"/").unwrap_or(name))));
-        let mut files: Vec<PathBuf> =
-            names.filter(|name| belongs(name)).map(Path::to_owned).collect();
-        // A path with a conflict is listed several times.
-        files.sort_unstable();
-        files.dedup();
-        Ok(files)
-    }
-
-    /// Returns the names of all files and links in the index, regardless of the contents of the
-    /// work tree.
-    ///
-    /// # Errors
-    /// See [`GitError`].
-    pub fn indexed_files(&self) -> Result<HashSet<PathBuf>, GitError> {
-        let index = self.ask(&["ls-files", "-z", "--stage"], MOST_NAMES)?;
-        let files = names_in(&index).filter(|entry| !entry.starts_with(b"160000 "));
-        let names = files.filter_map(|entry| entry.splitn(2, |byte| *byte == b'\t').nth(1));
-        Ok(names.map(|name| PathBuf::from(OsStr::from_bytes(name))).collect())
-    }
-
-    /// Returns the files that differ from the commit of `head`. On an unborn branch, all files do.
-    fn status(&self, head: &Head, depth: usize) -> Result<Status, GitError> {
-        // In a submodule, git would start another git that reads the configuration there.
-        const STATUS: [&str; 7] = [
-            "status",
-            "--porcelain=v2",
-            "-z",
-            "--no-renames",
-            "--no-ahead-behind",
-            "--untracked-files=all",
-            "--ignore-submodules=dirty",
-        ];
-        if depth > MOST_NESTED {
-            return Err(GitError::Nested);
-        }
-        self.copy_index()?;
-        match &head.commit {
-            Some(commit) => self.write("HEAD", commit)?,
-            None if head.is_unborn => {}
-            None => return Err(GitError::NoHead),
-        }
-        let mut status = parse_status(&self.ask(&STATUS, MOST_NAMES)?);
-        let index = self.ask(&["ls-files", "-z", "--stage"], MOST_NAMES)?;
-        for (name, commit) in submodules(&index) {
-            let path = Path::new(OsStr::from_bytes(name));
-            let top = self.top.join(path);
-            if !belongs(path)
-                || status.changed.iter().any(|known| known == name)
-                || Repository::of(&top).is_none()
-            {
-                continue;
-            }
-            let mut inside = self.asking.at(&top)?;
-            if self.files_at != self.top {
-                inside = inside.with_files_of(&self.files_at.join(path));
-            }
-            let head = inside.repository.head(MOST_PACKED);
-            // In a copy, git sees no repository and therefore no new commit of the submodule.
-            let has_moved = head.commit.as_ref().is_some_and(|head| head.as_bytes() != commit);
-            let found = inside.status(&head, depth + 1)?;
-            if has_moved || !(found.changed.is_empty() && found.untracked.is_empty()) {
-                status.changed.push(name.to_owned());
-            }
-        }
-        Ok(status)
-    }
-
-    /// Determines how the work tree differs from its commit, and writes a diff for `git apply` to
-    /// the sink. Returns false if there is no diff; the data in the sink must be ignored then.
-    pub fn source(&self, to: &mut dyn Write) -> (Source, bool) {
-        let head = self.repository.head(MOST_PACKED);
-        let source =
-            |changes| Source { commit: head.commit.clone(), branch: head.branch.clone(), changes };
-        let Status { changed, mut untracked } = match self.status(&head, 0) {
-            Ok(status) => status,
-            Err(error) => return (source(Err(error.to_string())), false),
-        };
-        untracked.retain(|name| {
-            let path = self.top.join(OsStr::from_bytes(name));
-            !self.asking.left_out.iter().any(|one| one.matches(&path.to_string_lossy()))
-        });
-        let sized = |path: &Vec<u8>| Untracked {
-            bytes: fs::symlink_metadata(self.files_at.join(OsStr::from_bytes(path)))
-                .ok()
-                .map(|file| file.len()),
-            path: String::from_utf8_lossy(path).into_owned(),
-        };
-        let named = untracked.iter().take(MOST_UNTRACKED).map(sized).collect();
-        let mut changes = Changes {
-            changed: changed.len(),
-            untracked: untracked.len(),
-            untracked_files: named,
-            left_out: None,
-        };
-        let diff = match &head.commit {
-            _ if changed.is_empty() => Ok(false),
-            None => Err(NoDiff::NoCommit),
-            Some(commit) => self
-                .diff(commit, &changed.iter().map(Vec::as_slice).collect::<Vec<_>>(), to)
-                .map(|()| true),
-        };
-        let has_diff = diff.unwrap_or_else(|why| {
-            changes.left_out = Some(why.to_string());
-            false
-        });
-        (source(Ok(changes)), has_diff)
-    }
-
-    /// Writes a diff for `git apply` that changes the commit to these files. The error is the
-    /// reason why there is no diff.
-    fn diff(&self, commit: &str, changed: &[&[u8]], to: &mut dyn Write) -> Result<(), NoDiff> {
-        // `diff.autoRefreshIndex` would let git record unchanged files in the index, to which it
-        // must not write. It is not needed, since only changed files are passed.
-        const WORDS: [&str; 18] = [
-            "-c",
-            "diff.autoRefreshIndex=false",
-            "--literal-pathspecs",
-            "diff",
-            "--binary",
-            "--full-index",
-            "--no-ext-diff",
-            "--no-textconv",
-            "--no-color",
-            "--no-renames",
-            "--no-relative",
-            "--unified=3",
-            "--src-prefix=a/",
-            "--dst-prefix=b/",
-            "--submodule=short",
-            "--ignore-submodules=dirty",
-            "--no-indent-heuristic",
-            "--diff-algorithm=default",
-        ];
-        let is_large = |path: &&&[u8]| {
-            let found = fs::symlink_metadata(self.files_at.join(OsStr::from_bytes(path)));
-            found.is_ok_and(|found| found.is_file() && found.len() > MOST_DIFFED)
-        };
-        if let Some(large) = changed.iter().find(is_large) {
-            return Err(NoDiff::LargeFile { file: String::from_utf8_lossy(large).into_owned() });
-        }
-        let mut length = 0;
-        for some in in_parts(changed, MOST_ARGUMENTS) {
-            let files = some.iter().map(|path| OsStr::from_bytes(path));
-            let words: Vec<&OsStr> =
-                WORDS.iter().copied().chain([commit, "--"]).map(OsStr::new).chain(files).collect();
-            match self.ask_into(&words, to, MOST_DIFF - length) {
-                Ok(part) => length += part.length,
-                Err(GitError::TooMuch(_)) => return Err(NoDiff::TooMuch),
-                Err(error) => return Err(error.into()),
-            }
-        }
-        match length {
-            0 => Err(NoDiff::Elsewhere),
-            _ => Ok(()),
-        }
-    }
-}
-
-/// The CPU time and the I/O of a process and its descendants so far.
-#[derive(Debug, Clone, PartialEq, Eq)]
-struct Effort(Vec<(i32, Option<proc::CpuTime>, proc::Io)>);
-
-impl Effort {
-    fn of(pid: i32) -> Effort {
-        let all = std::iter::once(pid).chain(proc::descendants(pid));
-        let used = |pid| proc::stat(pid).map(|stat| stat.used);
-        Effort(all.map(|pid| (pid, used(pid), proc::io(pid))).collect())
-    }
-}
-
-/// Returns whether opening this file would block. Follows links.
-fn would_block(path: &Path) -> bool {
-    fs::metadata(path).is_ok_and(|found| found.file_type().is_fifo())
-}
-
-/// Finds a file below `top`, in no repository, or in the directory of the objects, that blocks git
-/// when it opens it. Follows no links, and examines at most `left` entries.
-fn find_blocking(top: &Path, objects: &Path, mut left: usize) -> Option<PathBuf> {
-    let mut dirs = vec![(top.to_owned(), true), (objects.to_owned(), false)];
-    while let Some((dir, is_in_tree)) = dirs.pop() {
-        for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
-            left = left.checked_sub(1)?;
-            let Ok(kind) = entry.file_type() else { continue };
-            let name = entry.file_name();
-            let is_read = !is_in_tree || name == ".gitignore" || name == ".gitattributes";
-            if kind.is_dir() && (!is_in_tree || name != ".git") {
-                dirs.push((entry.path(), is_in_tree));
-            } else if is_read && (kind.is_fifo() || kind.is_char_device()) {
-                return Some(entry.path());
-            }
-        }
-    }
-    None
-}
-
-impl Git<'_> {
-    /// Reads the output of a process until it exits. Returns the number of bytes that were written
-    /// to the sink, and the beginning of its standard error.
-    fn read(
-        &self,
-        child: &mut Child,
-        pid: i32,
-        to: &mut dyn Write,
-        most: usize,
-    ) -> Result<(usize, Vec<u8>), GitError> {
-        let asking = self.asking;
-        let end = proc::pidfd(pid).map_err(GitError::Start)?;
-        let (mut out, mut err) = (child.stdout.take(), child.stderr.take());
-        let (mut length, mut words) = (0, Vec::new());
-        let mut has_ended = false;
-        let (mut effort, mut idle_since) = (Effort::of(pid), Instant::now());
-        let mut has_searched = false;
-        while out.is_some() || err.is_some() || !has_ended {
-            let left = asking.until.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                return Err(GitError::Late(asking.patience));
-            }
-            let left = left.min(if has_searched { asking.stall / 4 } else { asking.search });
-            let open = [
-                out.as_ref().map(AsFd::as_fd),
-                err.as_ref().map(AsFd::as_fd),
-                (!has_ended).then(|| end.as_fd()),
-            ];
-            let mut asked: Vec<PollFd> =
-                open.iter().flatten().map(|fd| PollFd::new(*fd, PollFlags::POLLIN)).collect();
-            match poll(&mut asked, PollTimeout::try_from(left).unwrap_or(PollTimeout::MAX)) {
-                Ok(0) => {
-                    let before = std::mem::replace(&mut effort, Effort::of(pid));
-                    if effort != before {
-                        idle_since = Instant::now();
-                    } else if idle_since.elapsed() >= asking.stall {
-                        return Err(GitError::Stalled(self.files_at.clone()));
-                    } else if !has_searched && proc::stat(pid).is_some_and(|git| git.state == b'S')
-                    {
-                        // In a FIFO, git sleeps. On a disk that does not respond, it cannot be
-                        // interrupted, and a search would hang too.
-                        has_searched = true;
-                        let objects = self.repository.common.join("objects");
-                        let found = find_blocking(&self.files_at, &objects, MOST_SEARCHED);
-                        if let Some(path) = found {
-                            return Err(GitError::Blocking(path));
-                        }
-                    }
-                }
-                Ok(_) => idle_since = Instant::now(),
-                Err(nix::errno::Errno::EINTR) => {}
-                Err(error) => return Err(GitError::Start(error.into())),
-            }
-            let mut ready =
-                asked.iter().map(|fd| fd.any().unwrap_or(false)).collect::<Vec<_>>().into_iter();
-            let mut is_ready = |is_open: bool| is_open && ready.next().unwrap_or(false);
-            let (to_out, to_err, ended) =
-                (is_ready(out.is_some()), is_ready(err.is_some()), is_ready(!has_ended));
-            if to_out {
-                match read_some(&mut out, to)? {
-                    Some(bytes) => length += bytes,
-                    None => out = None,
-                }
-            }
-            if to_err && read_some(&mut err, &mut words)?.is_none() {
-                err = None;
-            }
-            words.truncate(MOST_WORDS);
-            has_ended |= ended;
-            if length > most {
-                return Err(GitError::TooMuch(most));
-            }
-        }
-        Ok((length, words))
-    }
-}
-
-/// Returns whether a file of a work tree can have this name, which must not leave it or enter a
-/// repository.
-fn belongs(name: &Path) -> bool {
-    beneath::is_plain(name) && !name.iter().any(|part| part.eq_ignore_ascii_case(".git"))
 }
 
 /// Copies a regular file of at most `most` bytes with its modification time. Returns its size.
@@ -852,28 +408,6 @@ fn copy_file(from: &Path, to: &Path, most: u64) -> io::Result<u64> {
     Ok(bytes)
 }
 
-/// Quotes a path for a list of paths, so that git does not split it.
-fn quoted(path: &Path) -> OsString {
-    let mut text = vec![b'"'];
-    for byte in path.as_os_str().as_bytes() {
-        if matches!(byte, b'"' | b'\\') {
-            text.push(b'\\');
-        }
-        text.push(*byte);
-    }
-    text.push(b'"');
-    OsString::from_vec(text)
-}
-
-/// Parses the output of `git config --null --list`: names in lower case with their values. A name
-/// without a value has the value `true`.
-fn entries(list: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
-    names_in(list).map(|entry| {
-        let mut parts = entry.splitn(2, |byte| *byte == b'\n');
-        (parts.next().unwrap_or_default(), parts.next().unwrap_or(b"true"))
-    })
-}
-
 /// Returns a setting in the format of `-c`, if it is known and its value is a single word.
 fn setting(known: &[&str], name: &[u8], value: &[u8]) -> Option<OsString> {
     let name = known.iter().find(|known| known.as_bytes() == name)?;
@@ -883,88 +417,15 @@ fn setting(known: &[&str], name: &[u8], value: &[u8]) -> Option<OsString> {
     Some(format!("{name}={value}").into())
 }
 
-/// Returns the submodules in the output of `git ls-files --stage -z`, each with its commit. Their
-/// format is `160000 COMMIT 0<tab>NAME`.
-fn submodules(index: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
-    names_in(index).filter_map(|entry| {
-        let entry = entry.strip_prefix(b"160000 ")?;
-        let blank = entry.iter().position(|byte| *byte == b' ')?;
-        let tab = entry.iter().position(|byte| *byte == b'\t')?;
-        Some((&entry[tab + 1..], &entry[..blank]))
-    })
-}
-
-/// Splits the names into lists with a total length of at most `most` bytes, or with a single name.
-fn in_parts<'a, 'b>(names: &'b [&'a [u8]], most: usize) -> Vec<&'b [&'a [u8]]> {
-    let mut parts = Vec::new();
-    let (mut from, mut length) = (0, 0);
-    for (at, name) in names.iter().enumerate() {
-        if length + name.len() > most && at > from {
-            parts.push(&names[from..at]);
-            (from, length) = (at, 0);
-        }
-        length += name.len();
-    }
-    if from < names.len() {
-        parts.push(&names[from..]);
-    }
-    parts
-}
-
-/// Reads available data. Returns `None` at the end.
-fn read_some(
-    from: &mut Option<impl Read>,
-    to: &mut (impl Write + ?Sized),
-) -> Result<Option<usize>, GitError> {
-    let Some(from) = from else { return Ok(None) };
-    let mut part = [0; 64 << 10];
-    match from.read(&mut part) {
-        Ok(0) => Ok(None),
-        Ok(count) => to.write_all(&part[..count]).map(|()| Some(count)).map_err(GitError::Start),
-        Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(Some(0)),
-        Err(error) => Err(GitError::Start(error)),
-    }
-}
-
-/// The names in the output of `git status --porcelain=v2 -z`.
-#[derive(Debug, Default, PartialEq, Eq)]
-struct Status {
-    changed: Vec<Vec<u8>>,
-    untracked: Vec<Vec<u8>>,
-}
-
-fn names_in(text: &[u8]) -> impl Iterator<Item = &[u8]> {
-    text.split(|byte| *byte == 0).filter(|name| !name.is_empty())
-}
-
-fn parse_status(text: &[u8]) -> Status {
-    let mut status = Status::default();
-    let mut entries = names_in(text);
-    while let Some(entry) = entries.next() {
-        match entry {
-            [b'?', b' ', path @ ..] => status.untracked.push(path.to_owned()),
-            [b'1', ..] => status.changed.extend(field(entry, 8)),
-            [b'2', ..] => {
-                status.changed.extend(field(entry, 9));
-                // The previous path.
-                status.changed.extend(entries.next().map(<[u8]>::to_owned));
-            }
-            [b'u', ..] => status.changed.extend(field(entry, 10)),
-            _ => {}
-        }
-    }
-    status
-}
-
-/// Returns the rest of an entry after this many spaces.
-fn field(entry: &[u8], blanks: usize) -> Option<Vec<u8>> {
-    entry.splitn(blanks + 1, |byte| *byte == b' ').nth(blanks).map(<[u8]>::to_owned)
-}
-
 #[cfg(test)]
 mod tests {
+    use super::compare::{belongs, in_parts};
+    use super::output::{Status, parse_status, submodules};
+    use super::run::{find_blocking, quoted};
     use super::*;
     use proptest::prelude::*;
+    use slotd_model::source::Untracked;
+    use std::process::Command;
 
     #[test]
     fn changed_and_untracked_files_are_parsed() {

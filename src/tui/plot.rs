@@ -178,8 +178,8 @@ const NAME: usize = 24;
 pub fn parts(all: &[Part], columns: u16, ascii: bool) -> String {
     let name = all.iter().map(|one| one.name.chars().count()).max().unwrap_or(0).min(NAME);
     let figures = |one: &Part| format!("{:.2} of {:.2}", one.part, one.whole);
-    let room = all.iter().map(|one| figures(one).len()).max().unwrap_or(0) + name + 2;
-    let width = usize::from(columns.clamp(WIDTHS.0, WIDTHS.1)).saturating_sub(room).max(10);
+    let beside = all.iter().map(|one| figures(one).len()).max().unwrap_or(0) + name + 2;
+    let width = usize::from(columns.clamp(WIDTHS.0, WIDTHS.1)).saturating_sub(beside).max(10);
     let most = all.iter().map(|one| one.whole).fold(0.0, f64::max);
     let (full, empty) = if ascii { ("#", ".") } else { ("█", "░") };
     let cells =

@@ -32,7 +32,7 @@ pub enum Input {
     Changed(Changed),
     Answer(Answer),
     /// The result of an action.
-    Told(String),
+    Message(String),
     Log(Side, Text),
     /// The progress of a search, bytes.
     Searching {
@@ -218,7 +218,7 @@ impl Screen {
                 self.answer(answer);
                 self.open_logs()
             }
-            Input::Told(text) => {
+            Input::Message(text) => {
                 self.message = Some(text);
                 Vec::new()
             }

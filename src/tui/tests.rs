@@ -1,7 +1,7 @@
 //! Tests of the screen with a simulated daemon: drawing, keys and requests.
 
+mod appearance;
 mod input;
-mod looks;
 
 use super::state::{JobAction, Words};
 use super::theme::{Palette, Theme};

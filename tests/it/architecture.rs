@@ -109,7 +109,7 @@ fn files(dir: &Path, found: &mut Vec<PathBuf>) {
 /// The condition of code that the unit tests of other crates use, too.
 const TEST_SUPPORT: &str = "#[cfg(any(test, feature = \"test-support\"))]";
 
-/// Returns the files of modules that are compiled only for tests.
+/// Returns the files of modules that are compiled only for tests, and those of their submodules.
 fn test_files(all: &[PathBuf]) -> BTreeSet<PathBuf> {
     let mut found = BTreeSet::new();
     for path in all {
@@ -130,6 +130,9 @@ fn test_files(all: &[PathBuf]) -> BTreeSet<PathBuf> {
             }
         }
     }
+    let folders: Vec<PathBuf> = found.iter().map(|path| path.with_extension("")).collect();
+    let is_inside = |path: &&PathBuf| folders.iter().any(|folder| path.starts_with(folder));
+    found.extend(all.iter().filter(is_inside).cloned());
     found
 }
 

@@ -43,10 +43,12 @@ impl RunnerActor {
         });
         match &made {
             // A bad base affects all jobs. A limit that only this job cannot have does not.
-            Err(e) if base.is_bad() => {
-                self.setup.outputs.cgroups_checked.do_send(CgroupsChecked(Err(e.to_string())))
+            Err(LaunchError::Cgroup(e)) if base.is_bad() => {
+                self.setup.outputs.cgroups_checked.do_send(CgroupsChecked(Err(e.clone().into())))
             }
-            _ if was_bad => self.setup.outputs.cgroups_checked.do_send(CgroupsChecked(Ok(()))),
+            _ if was_bad && !base.is_bad() => {
+                self.setup.outputs.cgroups_checked.do_send(CgroupsChecked(Ok(())))
+            }
             _ => {}
         }
         self.cgroup = Some(made?);

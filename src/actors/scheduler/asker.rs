@@ -11,47 +11,47 @@ pub(super) enum Asker {
     /// Clients that wait for their job ID. A client that has reconnected may wait more than once.
     Submission {
         job: JobId,
-        clients: Vec<oneshot::Sender<Told>>,
+        clients: Vec<oneshot::Sender<CommitResult>>,
         files_script: bool,
         /// `None` once the store has it.
         answer: Option<AnswerAtCommit>,
     },
     /// A client whose command was carried out.
-    Command(oneshot::Sender<Told>),
+    Command(oneshot::Sender<CommitResult>),
     /// A callback, called once the commit is durable. A fault does not end its wait.
     News(Box<dyn FnOnce()>),
 }
 
 /// The result of a commit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Told {
+pub(super) enum CommitResult {
     Durable,
     /// The commit waits until the fault is resolved. A submission was withdrawn.
     Unstored(StoreFault),
 }
 
 impl Asker {
-    pub(super) fn tell(self, told: Told) {
+    pub(super) fn answer(self, result: CommitResult) {
         match self {
             Asker::Submission { clients, .. } => {
-                clients.into_iter().for_each(|client| tell(client, told))
+                clients.into_iter().for_each(|client| send_result(client, result))
             }
-            Asker::Command(client) => tell(client, told),
+            Asker::Command(client) => send_result(client, result),
             Asker::News(send) => send(),
         }
     }
 }
 
 /// Sends the result. The receiver may have been dropped.
-pub(super) fn tell(client: oneshot::Sender<Told>, told: Told) {
-    let _ = client.send(told);
+pub(super) fn send_result(client: oneshot::Sender<CommitResult>, result: CommitResult) {
+    let _ = client.send(result);
 }
 
 /// Waits for the result. Never returns if the daemon stops first: the session is then dropped
 /// before anything could read its answer.
-pub(super) async fn told(answer: oneshot::Receiver<Told>) -> Told {
+pub(super) async fn result_of(answer: oneshot::Receiver<CommitResult>) -> CommitResult {
     match answer.await {
-        Ok(told) => told,
+        Ok(result) => result,
         Err(_) => std::future::pending().await,
     }
 }
@@ -59,12 +59,12 @@ pub(super) async fn told(answer: oneshot::Receiver<Told>) -> Told {
 /// Turns the result of a commit into the answer to a submission.
 pub(super) fn answer_submission(
     id: JobId,
-    told: impl Future<Output = Told> + 'static,
+    result: impl Future<Output = CommitResult> + 'static,
 ) -> ResponseFuture<Result<JobId, Refusal>> {
     Box::pin(async move {
-        match told.await {
-            Told::Durable => Ok(id),
-            Told::Unstored(fault) => Err(Refusal::NotStored(fault)),
+        match result.await {
+            CommitResult::Durable => Ok(id),
+            CommitResult::Unstored(fault) => Err(Refusal::NotStored(fault)),
         }
     })
 }

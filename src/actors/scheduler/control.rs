@@ -39,7 +39,7 @@ impl Handler<ControlJobs> for SchedulerActor {
         }
         let asks_for_state = !matches!(m.action, ControlAction::Notify(_));
         if let [Outcome { result: Err(Refusal::NoRoom { job, more, .. }), .. }] = &*outcomes {
-            return self.answer_with_time_until_room(*job, *more, outcomes, cx.now);
+            return self.answer_with_time_until_fit(*job, *more, outcomes, cx.now);
         }
         let reply = self.answer_command(cx.out, outcomes, asks_for_state);
         self.ask_round(ctx);
@@ -101,7 +101,7 @@ struct Asked {
 impl SchedulerActor {
     /// Returns the outcomes for a job that cannot grow now and was not changed, with the time until
     /// it is expected to fit.
-    fn answer_with_time_until_room(
+    fn answer_with_time_until_fit(
         &self,
         job: JobId,
         more: Tres,
@@ -112,10 +112,10 @@ impl SchedulerActor {
         let starts = forecast.map(|(number, forecast)| (number, self.forecasts.once(forecast)));
         Box::pin(async move {
             let Some((number, starts)) = starts else { return outcomes };
-            let room = starts.await.get(&number).map(|start| start.at.since(now).as_secs());
+            let wait_secs = starts.await.get(&number).map(|start| start.at.since(now).as_secs());
             for outcome in &mut outcomes {
                 if let Err(Refusal::NoRoom { in_secs, .. }) = &mut outcome.result {
-                    *in_secs = room;
+                    *in_secs = wait_secs;
                 }
             }
             outcomes
@@ -137,7 +137,7 @@ impl SchedulerActor {
         for id in &running {
             if let Some(runner) = self.runners.get(id) {
                 let line = format!("slurmstepd: message: {text}");
-                runner.do_send(RunnerCommand::Tell(StepId::Batch, StepCommand::Notice(line)));
+                runner.do_send(RunnerCommand::ToStep(StepId::Batch, StepCommand::Notice(line)));
             }
         }
         Ok(running)

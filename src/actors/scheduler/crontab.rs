@@ -1,7 +1,7 @@
 //! The crontabs of users.
 
 use super::SchedulerActor;
-use super::asker::Told;
+use super::asker::CommitResult;
 use crate::actors::messages::{QueryCrontab, RemoveCrontab, ReplaceCrontab};
 use actix::prelude::*;
 use slotd_model::{JobId, Refusal};
@@ -36,11 +36,11 @@ impl Handler<ReplaceCrontab> for SchedulerActor {
         };
         self.counters.jobs.submitted += jobs.len() as u64;
         self.ask_round(ctx);
-        let told = self.commit_command(cx.out);
+        let committed = self.commit_command(cx.out);
         Box::pin(async move {
-            match told.await {
-                Told::Durable => Ok(jobs),
-                Told::Unstored(fault) => Err((None, Refusal::Unrecorded(fault))),
+            match committed.await {
+                CommitResult::Durable => Ok(jobs),
+                CommitResult::Unstored(fault) => Err((None, Refusal::Unrecorded(fault))),
             }
         })
     }
@@ -57,11 +57,11 @@ impl Handler<RemoveCrontab> for SchedulerActor {
         let mut cx = Cx::at(self.now());
         self.core.remove_crontab(uid, &mut cx);
         self.ask_round(ctx);
-        let told = self.commit_command(cx.out);
+        let committed = self.commit_command(cx.out);
         Box::pin(async move {
-            match told.await {
-                Told::Durable => Ok(()),
-                Told::Unstored(fault) => Err(Refusal::Unrecorded(fault)),
+            match committed.await {
+                CommitResult::Durable => Ok(()),
+                CommitResult::Unstored(fault) => Err(Refusal::Unrecorded(fault)),
             }
         })
     }

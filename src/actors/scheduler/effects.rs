@@ -12,7 +12,7 @@ use slotd_sched::{Cx, Effect};
 use std::collections::HashMap;
 
 impl SchedulerActor {
-    pub(super) fn tell_runner(&mut self, job: JobId, command: RunnerCommand) {
+    pub(super) fn send_to_runner(&mut self, job: JobId, command: RunnerCommand) {
         let make = &self.outputs.runners;
         self.runners.entry(job).or_insert_with(|| make(job)).do_send(command);
     }
@@ -74,7 +74,7 @@ impl SchedulerActor {
         }
         let config = self.core.config();
         let (host, ranks) = (config.host.clone(), job.request.task_rule(config.batch_tasks).ranks);
-        self.tell_runner(id, RunnerCommand::Launch(LaunchJob { job, ranks, texts, host }));
+        self.send_to_runner(id, RunnerCommand::Launch(LaunchJob { job, ranks, texts, host }));
         true
     }
 
@@ -84,41 +84,41 @@ impl SchedulerActor {
                 self.note_launch(id);
                 let Some(job) = self.core.job(id).cloned() else { return };
                 let host = self.core.config().host.clone();
-                self.tell_runner(
+                self.send_to_runner(
                     id,
                     RunnerCommand::Open(OpenAllocation { job: Box::new(job), host }),
                 );
                 if let Some(view) = self.view(id) {
-                    self.tell(id, Answer::Granted { view: Box::new(view) });
+                    self.notify(id, Answer::Granted { view: Box::new(view) });
                 }
             }
-            Effect::Stop { job, cause } => self.tell_runner(job, RunnerCommand::Stop(cause)),
+            Effect::Stop { job, cause } => self.send_to_runner(job, RunnerCommand::Stop(cause)),
             Effect::StopStep { step, cause } => {
                 if !self.stop_managed(step.job, step.step, cause) {
-                    self.tell_runner(step.job, RunnerCommand::StopStep(step.step, cause));
+                    self.send_to_runner(step.job, RunnerCommand::StopStep(step.step, cause));
                 }
             }
             Effect::Signal { job, target, signal } => {
                 if !self.signal_managed(job, target, signal) {
-                    self.tell_runner(job, RunnerCommand::Signal { target, signal });
+                    self.send_to_runner(job, RunnerCommand::Signal { target, signal });
                 }
             }
-            Effect::ManagerChanged(job, why) => self.tell_manager(job, why),
+            Effect::ManagerChanged(job, why) => self.notify_manager(job, why),
             Effect::Resized(job) => {
                 if let Some(alloc) = self.core.job(job).and_then(|job| job.run.alloc.clone()) {
                     let (sharing, is_managed) =
                         (self.core.records().sharing_steps(job), self.core.is_shared_out(job));
-                    self.tell_runner(job, RunnerCommand::Resize { alloc, sharing, is_managed });
+                    self.send_to_runner(job, RunnerCommand::Resize { alloc, sharing, is_managed });
                 }
             }
-            Effect::PartsOut(job) => self.tell_parts_out(job),
-            Effect::Warn(job) => self.tell_runner(job, RunnerCommand::Warn),
-            Effect::Preempt(job) => self.tell_runner(job, RunnerCommand::Preempt),
-            Effect::Suspend(job) => self.tell_runner(job, RunnerCommand::Suspend),
-            Effect::Resume(job) => self.tell_runner(job, RunnerCommand::Resume),
+            Effect::PartsOut(job) => self.report_parts_out(job),
+            Effect::Warn(job) => self.send_to_runner(job, RunnerCommand::Warn),
+            Effect::Preempt(job) => self.send_to_runner(job, RunnerCommand::Preempt),
+            Effect::Suspend(job) => self.send_to_runner(job, RunnerCommand::Suspend),
+            Effect::Resume(job) => self.send_to_runner(job, RunnerCommand::Resume),
             Effect::SetTimeLimit { job, limit_secs, .. } => {
-                self.tell_runner(job, RunnerCommand::SetTimeLimit(limit_secs));
-                self.tell_manager(job, PartChange::TimeLimit);
+                self.send_to_runner(job, RunnerCommand::SetTimeLimit(limit_secs));
+                self.notify_manager(job, PartChange::TimeLimit);
             }
             Effect::LaunchStep { step, ticket, alloc } => self.launch_step(step, ticket, alloc),
             Effect::StepRefused { ticket, refusal } => {
@@ -134,7 +134,7 @@ impl SchedulerActor {
                 self.end_forgotten_steps(id);
             }
             // Removed from the effects before the commit.
-            Effect::Tell { .. } => {}
+            Effect::Notify { .. } => {}
             // One task of an array has the array's own ID, and may be removed long before the
             // others.
             Effect::Gone(id) => {

@@ -10,7 +10,7 @@ use slotd_sched::Effect;
 impl SchedulerActor {
     /// Reports a change to watching clients without waiting for them. If no client watches,
     /// `changed` is not called.
-    pub(super) fn tell_changed(&mut self, changed: impl FnOnce() -> Changed) {
+    pub(super) fn publish(&mut self, changed: impl FnOnce() -> Changed) {
         if self.feeds.is_empty() {
             return;
         }
@@ -22,8 +22,8 @@ impl SchedulerActor {
 
     /// Reports the changes of a decision. Clients may query them immediately, since a decision is
     /// visible before it is durable.
-    pub(super) fn tell_decided(&mut self, changes: &[Change], effects: &[Effect]) {
-        self.tell_changed(|| {
+    pub(super) fn publish_decision(&mut self, changes: &[Change], effects: &[Effect]) {
+        self.publish(|| {
             let mut changed = Changed::by(changes);
             for effect in effects {
                 if let Effect::Gone(id) = effect {

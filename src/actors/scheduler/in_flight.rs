@@ -7,7 +7,7 @@
 //! that the job was stopped, so that it does not start again. A job whose launch still waits is
 //! stopped by cancelling the launch.
 
-use super::outgoing::Told;
+use super::outgoing::Outgoing;
 use slotd_model::view::JobView;
 use slotd_model::{JobId, StepKey};
 use slotd_sched::Effect;
@@ -22,7 +22,7 @@ pub(super) struct Waiting<A> {
     /// than a job stays in memory.
     pub ended: HashMap<JobId, JobView>,
     /// The notifications to send afterwards.
-    pub told: Vec<Told>,
+    pub outgoing: Vec<Outgoing>,
     /// The jobs whose records the commit changes.
     pub changed: Vec<JobId>,
     /// When it was sent to the store, or `None` if it contains no changes.
@@ -66,7 +66,7 @@ fn acts_on(effect: &Effect) -> Option<JobId> {
         | Effect::PartsOut(_)
         | Effect::Ended(_)
         | Effect::Requeued(_)
-        | Effect::Tell { .. }
+        | Effect::Notify { .. }
         | Effect::Gone(_) => None,
         Effect::Launch(_)
         | Effect::Granted(_)
@@ -197,7 +197,7 @@ impl<A> InFlight<A> {
         self.remove(|effect| effect.job().is_some_and(|job| jobs.contains(&job)));
         for commit in &mut self.commits {
             commit.ended.retain(|job, _| !jobs.contains(job));
-            commit.told.retain(|told| told.job.is_none_or(|job| !jobs.contains(&job)));
+            commit.outgoing.retain(|outgoing| outgoing.job.is_none_or(|job| !jobs.contains(&job)));
         }
     }
 
@@ -282,7 +282,7 @@ mod tests {
             seq: 0,
             effects,
             ended: HashMap::new(),
-            told: Vec::new(),
+            outgoing: Vec::new(),
             changed: vec![],
             sent: None,
             asker: None,

@@ -33,7 +33,7 @@ impl Managers {
         self.news.get(&job).is_some_and(|sender| !sender.is_closed())
     }
 
-    fn tell(&mut self, job: JobId, news: Answer) {
+    fn notify(&mut self, job: JobId, news: Answer) {
         match self.news.get(&job).filter(|sender| !sender.is_closed()) {
             Some(sender) => drop(sender.send(news)),
             None => self.unheard.entry(job).or_default().push(news),
@@ -94,7 +94,7 @@ impl SchedulerActor {
             return false;
         }
         let signal = matches!(cause, StopCause::Killed { .. }).then_some(libc::SIGKILL);
-        self.managers.tell(job, Answer::SignalStep { step: Some(number), signal, ticket: None });
+        self.managers.notify(job, Answer::SignalStep { step: Some(number), signal, ticket: None });
         true
     }
 
@@ -107,7 +107,7 @@ impl SchedulerActor {
                 if self.core.records().is_managed_step(job, StepId::Num(number)) =>
             {
                 let (step, signal) = (Some(number), Some(signal));
-                self.managers.tell(job, Answer::SignalStep { step, signal, ticket: None });
+                self.managers.notify(job, Answer::SignalStep { step, signal, ticket: None });
                 true
             }
             SignalTarget::Steps if has_managed => {
@@ -116,12 +116,12 @@ impl SchedulerActor {
                     .filter(|step| !step.managed && !step.state.is_terminal())
                     .map(|s| s.id)
                     .collect();
-                self.managers.tell(
+                self.managers.notify(
                     job,
                     Answer::SignalStep { step: None, signal: Some(signal), ticket: None },
                 );
                 for step in others {
-                    self.tell_runner(
+                    self.send_to_runner(
                         job,
                         RunnerCommand::Signal { target: SignalTarget::Step(step), signal },
                     );
@@ -137,17 +137,17 @@ impl SchedulerActor {
 
     /// Reports the current allocation and its end to the manager. A disconnected manager gets them
     /// when it reconnects.
-    pub(super) fn tell_manager(&mut self, job: JobId, why: PartChange) {
+    pub(super) fn notify_manager(&mut self, job: JobId, why: PartChange) {
         if let (Some(part), true) = (self.core.managers_part(job), self.managers.is_there(job)) {
-            self.managers.tell(job, Answer::ManagerChanged { part: Box::new(part), why });
+            self.managers.notify(job, Answer::ManagerChanged { part: Box::new(part), why });
         }
     }
 
     /// Reports to the manager which resources of its job are out of use.
-    pub(super) fn tell_parts_out(&mut self, job: JobId) {
+    pub(super) fn report_parts_out(&mut self, job: JobId) {
         let (parts, why) =
             (self.core.resources().parts_out(job), self.core.resources().node().why_out());
-        self.managers.tell(job, Answer::PartsOut { parts, why });
+        self.managers.notify(job, Answer::PartsOut { parts, why });
     }
 }
 
@@ -193,9 +193,9 @@ impl Handler<ManageSteps> for SchedulerActor {
         let host = self.core.config().host.clone();
         let out = self.core.resources().parts_out(m.job);
         let managed = ManagedJob { view, host, part, out, numbers, grace_ms: 0 };
-        let told = self.commit_command(cx.out);
+        let committed = self.commit_command(cx.out);
         Box::pin(async move {
-            told.await;
+            committed.await;
             Ok(Box::new(managed))
         })
     }
@@ -211,13 +211,13 @@ impl Handler<RecordSteps> for SchedulerActor {
         }
         // These are facts: while the database cannot be written, they wait, and so does their
         // manager.
-        let (tell, told) = oneshot::channel();
+        let (sender, sent) = oneshot::channel();
         let answer = move || {
             // The manager may have exited.
-            let _ = tell.send(());
+            let _ = sender.send(());
         };
         self.commit_then(cx.out, Some(Asker::News(Box::new(answer))));
-        Box::pin(async move { told.await.map_err(|_| Refusal::ShuttingDown) })
+        Box::pin(async move { sent.await.map_err(|_| Refusal::ShuttingDown) })
     }
 }
 

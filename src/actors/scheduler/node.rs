@@ -1,16 +1,17 @@
 //! The node: answers to sinfo, changes by the owner of the host, and checks of cgroups.
 
 use super::SchedulerActor;
-use super::asker::Told;
+use super::asker::CommitResult;
 use crate::actors::messages::{
-    CgroupsChecked, ChangeSite, CheckParts, HostGoesDown, NoteMachine, OrderReservation, QueryNode,
-    SiteChange, SubmitJob,
+    CgroupsChecked, CgroupsUnusable, ChangeSite, CheckParts, HostGoesDown, NoteMachine,
+    OrderReservation, QueryNode, SiteChange, SubmitJob,
 };
 use actix::prelude::*;
 use slotd_exec::cgroup::CgroupBase;
 use slotd_model::changed::Changed;
 use slotd_model::node::{NodeReason, Outage};
 use slotd_model::reservation::ReservationFault;
+use slotd_model::unread::Unread;
 use slotd_model::view::{NodeView, PartitionView};
 use slotd_model::{JobId, Refusal};
 use slotd_sched::{Core, Cx, Trouble};
@@ -61,7 +62,7 @@ impl SchedulerActor {
         let there = self.core.config().host.topology.cpus().into_iter().collect();
         let read = slotd_sys::cpu_use::read(self.outputs.root.clone(), there);
         ctx.spawn(read.into_actor(self).map(|read, actor, ctx| {
-            let read = read.map_err(|e| e.to_string());
+            let read = read.map_err(Unread::cpus);
             actor.decide(ctx, |core, cx| core.on_cpus_read(read, cx.now));
         }));
     }
@@ -92,7 +93,7 @@ impl Handler<ChangeSite> for SchedulerActor {
         }
         self.log_node();
         self.log_beyond();
-        self.tell_changed(Changed::node);
+        self.publish(Changed::node);
         self.forecasts.outdate();
         self.decide(ctx, Core::notify_of_outages);
         Ok(if is_of_node { Vec::new() } else { self.beyond() })
@@ -113,15 +114,15 @@ impl Handler<OrderReservation> for SchedulerActor {
             return Box::pin(async move { Err(why) });
         }
         let done = self.core.order_reservation(&order, &mut cx);
-        self.tell_changed(Changed::node);
+        self.publish(Changed::node);
         self.forecasts.outdate();
-        let told = self.commit_command(cx.out);
+        let committed = self.commit_command(cx.out);
         self.ask_round(ctx);
         Box::pin(async move {
             let name = done?;
-            match told.await {
-                Told::Durable => Ok(name),
-                Told::Unstored(fault) => {
+            match committed.await {
+                CommitResult::Durable => Ok(name),
+                CommitResult::Unstored(fault) => {
                     Err(Refusal::Reservation(ReservationFault::NotStored(fault)))
                 }
             }
@@ -148,7 +149,7 @@ impl Handler<NoteMachine> for SchedulerActor {
             }
             self.log_beyond();
         }
-        self.tell_changed(Changed::node);
+        self.publish(Changed::node);
         self.forecasts.outdate();
         self.decide(ctx, Core::notify_of_outages);
         MessageResult(Box::new(self.core.config().host.clone()))
@@ -187,7 +188,7 @@ impl SchedulerActor {
             None => log::info!("the node accepts jobs again"),
         }
         self.logged_trouble = trouble;
-        self.tell_changed(Changed::node);
+        self.publish(Changed::node);
     }
 }
 
@@ -196,7 +197,7 @@ impl Handler<CgroupsChecked> for SchedulerActor {
 
     fn handle(&mut self, CgroupsChecked(result): CgroupsChecked, ctx: &mut Self::Context) {
         let now = self.now();
-        self.core.node_mut().set_cgroup_trouble(result.err(), now);
+        self.core.node_mut().set_cgroup_trouble(result.err().map(|e| e.to_string()), now);
         self.log_node();
         self.forecasts.outdate();
         self.ask_round(ctx);
@@ -207,10 +208,10 @@ impl Handler<HostGoesDown> for SchedulerActor {
     type Result = ResponseFuture<()>;
 
     fn handle(&mut self, _: HostGoesDown, ctx: &mut Self::Context) -> Self::Result {
-        let (told, ended) = oneshot::channel();
-        self.going_down = Some(told);
+        let (asker, ended) = oneshot::channel();
+        self.going_down = Some(asker);
         self.decide(ctx, Core::host_goes_down);
-        self.tell_all_ended();
+        self.answer_shutdown();
         // If the channel closes, the daemon that asked is stopping, too.
         Box::pin(async move { drop(ended.await) })
     }
@@ -218,7 +219,7 @@ impl Handler<HostGoesDown> for SchedulerActor {
 
 impl SchedulerActor {
     /// Answers a waiting shutdown once no job is active and everything is durable.
-    pub(super) fn tell_all_ended(&mut self) {
+    pub(super) fn answer_shutdown(&mut self) {
         if !self.core.records().has_active()
             && self.in_flight.is_empty()
             && let Some(asker) = self.going_down.take()
@@ -229,10 +230,9 @@ impl SchedulerActor {
 }
 
 /// Checks the base of the cgroups on another thread.
-async fn probe(base: Arc<CgroupBase>) -> Result<(), String> {
-    let check = move || base.probe().map_err(|e| e.to_string());
-    let checked = aside::run("checking the cgroups", aside::PATIENCE, check).await;
-    checked.unwrap_or_else(|e| Err(e.to_string()))
+async fn probe(base: Arc<CgroupBase>) -> Result<(), CgroupsUnusable> {
+    let check = move || base.probe();
+    Ok(aside::run("checking the cgroups", aside::PATIENCE, check).await??)
 }
 
 impl SchedulerActor {
@@ -253,7 +253,7 @@ pub(super) fn submit_if_cgroups(
 ) -> ResponseFuture<Result<JobId, Refusal>> {
     Box::pin(async move {
         if let Err(why) = probe(base).await {
-            return Err(Refusal::NoCgroups(why));
+            return Err(Refusal::NoCgroups(why.to_string()));
         }
         scheduler.do_send(CgroupsChecked(Ok(())));
         // The result of the check arrives first, so the submission does not check again.

@@ -12,7 +12,7 @@ impl SchedulerActor {
     /// Adds the path of standard error to emails about failed jobs: they include its last lines.
     pub(super) fn name_std_err(&self, effects: &mut [Effect]) {
         for effect in effects {
-            if let Effect::Tell { job: Some(job), notice } = effect
+            if let Effect::Notify { job: Some(job), notice } = effect
                 && matches!(notice.channel, Channel::Mail(MailKind::Fail | MailKind::End))
                 && notice.state.is_failure()
                 && let (Some(view), Some(run)) = (self.view(*job), notice.run.as_deref_mut())

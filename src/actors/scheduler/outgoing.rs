@@ -7,7 +7,7 @@ use slotd_sched::Effect;
 
 /// A notification that is sent once it is durable.
 #[derive(Debug)]
-pub(super) struct Told {
+pub(super) struct Outgoing {
     /// The job that it is about, if any.
     pub job: Option<JobId>,
     pub notify: Notify,
@@ -26,15 +26,15 @@ impl Notices {
     }
 
     /// Moves the notifications out of the effects, and adds changes that store them.
-    pub fn take(&mut self, effects: &mut Vec<Effect>, changes: &mut Vec<Change>) -> Vec<Told> {
-        let mut told = Vec::new();
-        for effect in effects.extract_if(.., |effect| matches!(effect, Effect::Tell { .. })) {
-            let Effect::Tell { job, notice } = effect else { continue };
+    pub fn take(&mut self, effects: &mut Vec<Effect>, changes: &mut Vec<Change>) -> Vec<Outgoing> {
+        let mut outgoing = Vec::new();
+        for effect in effects.extract_if(.., |effect| matches!(effect, Effect::Notify { .. })) {
+            let Effect::Notify { job, notice } = effect else { continue };
             let number = self.next;
             self.next += 1;
             changes.push(Change::PutNotice { number, job, notice: notice.clone() });
-            told.push(Told { job, notify: Notify { number, notice: *notice } });
+            outgoing.push(Outgoing { job, notify: Notify { number, notice: *notice } });
         }
-        told
+        outgoing
     }
 }

@@ -27,7 +27,10 @@ impl SchedulerActor {
         let Some(Ticket { launch, env, fds, news, .. }) = self.tickets.remove(&ticket) else {
             // Its client disconnected between the decision and the commit, so the step ends before
             // it starts.
-            self.tell_runner(step.job, RunnerCommand::StopStep(step.step, StopCause::ClientLost));
+            self.send_to_runner(
+                step.job,
+                RunnerCommand::StopStep(step.step, StopCause::ClientLost),
+            );
             return;
         };
         let is_live = self.core.records().has_live_step(step.job, step.step);
@@ -41,10 +44,10 @@ impl SchedulerActor {
         let (host, is_suspended) =
             (self.core.config().host.clone(), job.run.state == JobState::Suspended);
         let command = LaunchStep { step, job: Box::new(job), host, alloc, launch, env, fds };
-        self.tell_runner(step.job, RunnerCommand::LaunchStep(command));
+        self.send_to_runner(step.job, RunnerCommand::LaunchStep(command));
         if is_suspended {
             // The rest of the job is already suspended.
-            self.tell_runner(step.job, RunnerCommand::Suspend);
+            self.send_to_runner(step.job, RunnerCommand::Suspend);
         }
     }
 
@@ -64,7 +67,7 @@ impl SchedulerActor {
         self.core.on_step_ended(key, &record, cause, &mut cx);
         self.running_steps.remove(&key);
         let news = self.step_news.remove(&key);
-        let told = match cause {
+        let answer = match cause {
             EndCause::NeverLaunched => Answer::StepLost,
             _ => Answer::StepEnded(Box::new(record)),
         };
@@ -72,7 +75,7 @@ impl SchedulerActor {
             cx.out,
             Some(Asker::News(Box::new(move || {
                 if let Some(news) = news {
-                    let _ = news.send(told);
+                    let _ = news.send(answer);
                 }
             }))),
         );
@@ -162,9 +165,9 @@ impl Handler<AttachClient> for SchedulerActor {
             (None, None) => {}
         }
         // If the new holder is not stored, the client attaches again.
-        let told = self.commit_command(cx.out);
+        let committed = self.commit_command(cx.out);
         Box::pin(async move {
-            told.await;
+            committed.await;
             Ok(view)
         })
     }

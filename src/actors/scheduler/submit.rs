@@ -1,6 +1,6 @@
 //! Submissions, and trial submissions (`sbatch --test-only`).
 
-use super::asker::{Asker, answer_submission, told};
+use super::asker::{Asker, answer_submission, result_of};
 use super::{SchedulerActor, node};
 use crate::actors::messages::{SubmitJob, TestSubmission};
 use actix::prelude::*;
@@ -42,7 +42,7 @@ impl Handler<SubmitJob> for SchedulerActor {
         let (clients, files_script, at_commit) = (vec![client], m.files_script, m.answer);
         let asker = Asker::Submission { job: id, clients, files_script, answer: at_commit };
         self.commit_then(cx.out, Some(asker));
-        answer_submission(id, told(answer))
+        answer_submission(id, result_of(answer))
     }
 }
 

@@ -682,7 +682,8 @@ async fn feed_reports_each_decision_at_once_and_nothing_else() {
     lab.acknowledge().await;
     lab.scheduler.do_send(Due);
     assert_eq!(feed.next().await, Changed::queue());
-    lab.scheduler.do_send(CgroupsChecked(Err("no space".to_owned())));
+    let unchecked = slotd_sys::aside::Unfinished::Panicked("the check".to_owned());
+    lab.scheduler.do_send(CgroupsChecked(Err(unchecked.into())));
     assert_eq!(feed.next().await, Changed::node());
     // The answer shows that all earlier messages were handled.
     lab.known().await;

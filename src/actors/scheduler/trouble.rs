@@ -6,7 +6,7 @@
 //! on disk. Nothing starts, and a job whose start is not durable is pending again.
 
 use super::SchedulerActor;
-use super::asker::{Asker, Told, answer_submission, tell, told};
+use super::asker::{Asker, CommitResult, answer_submission, result_of, send_result};
 use crate::actors::messages::{StoreWell, Unstored};
 use actix::prelude::*;
 use slotd_model::changed::Changed;
@@ -35,16 +35,19 @@ impl SchedulerActor {
 
     /// Commits the changes of a command. If the database cannot be written, the client gets its
     /// answer immediately.
-    pub(super) fn commit_command(&mut self, out: Outbox) -> impl Future<Output = Told> + use<> {
+    pub(super) fn commit_command(
+        &mut self,
+        out: Outbox,
+    ) -> impl Future<Output = CommitResult> + use<> {
         let (client, answer) = oneshot::channel();
         match self.fault() {
             None => self.commit_then(out, Some(Asker::Command(client))),
             Some(fault) => {
                 self.commit_then(out, None);
-                tell(client, Told::Unstored(fault));
+                send_result(client, CommitResult::Unstored(fault));
             }
         }
-        told(answer)
+        result_of(answer)
     }
 
     /// Commits the changes of a command to each of its jobs. While the database cannot be written,
@@ -59,7 +62,7 @@ impl SchedulerActor {
         asks_for_state: bool,
     ) -> ResponseFuture<Vec<Outcome>> {
         let rests_on_record = asks_for_state || !out.changes.is_empty();
-        let told = self.commit_command(out);
+        let committed = self.commit_command(out);
         let unrecorded: Vec<bool> = outcomes
             .iter()
             .map(|outcome| match &outcome.result {
@@ -77,9 +80,9 @@ impl SchedulerActor {
             })
             .collect();
         Box::pin(async move {
-            match told.await {
-                Told::Durable => outcomes,
-                Told::Unstored(fault) => while_unstored(outcomes, &unrecorded, fault),
+            match committed.await {
+                CommitResult::Durable => outcomes,
+                CommitResult::Unstored(fault) => while_unstored(outcomes, &unrecorded, fault),
             }
         })
     }
@@ -115,9 +118,9 @@ impl SchedulerActor {
         });
         match waiting {
             Some(clients) => clients.push(client),
-            None => tell(client, Told::Durable),
+            None => send_result(client, CommitResult::Durable),
         }
-        answer_submission(id, told(answer))
+        answer_submission(id, result_of(answer))
     }
 
     /// Withdraws the submissions of these commits and all their waiting effects.
@@ -136,10 +139,10 @@ impl SchedulerActor {
             self.watchers.remove(job);
             self.counters.jobs.submitted = self.counters.jobs.submitted.saturating_sub(1);
         }
-        gone.iter().for_each(|job| self.tell_changed(|| Changed::gone(*job)));
+        gone.iter().for_each(|job| self.publish(|| Changed::gone(*job)));
         self.in_flight.remove_jobs(&gone);
         self.forecasts.outdate();
-        askers.into_iter().for_each(|asker| asker.tell(Told::Unstored(fault)));
+        askers.into_iter().for_each(|asker| asker.answer(CommitResult::Unstored(fault)));
     }
 
     /// Returns jobs whose start is not durable to the queue: their time limit must not run before
@@ -187,7 +190,7 @@ impl Handler<Unstored> for SchedulerActor {
             .askers()
             .filter_map(|(_, asker)| asker.take_if(|asker| matches!(asker, Asker::Command(_))))
             .collect();
-        commands.into_iter().for_each(|asker| asker.tell(Told::Unstored(fault)));
+        commands.into_iter().for_each(|asker| asker.answer(CommitResult::Unstored(fault)));
         self.commit(cx.out, ctx);
     }
 }

@@ -19,7 +19,7 @@ pub(super) struct Watch {
 }
 
 impl SchedulerActor {
-    pub(super) fn tell(&mut self, job: JobId, news: Answer) {
+    pub(super) fn notify(&mut self, job: JobId, news: Answer) {
         if let Some(watch) = self.watchers.get_mut(&job) {
             watch.senders.retain(|watcher| watcher.send(news.clone()).is_ok());
         }
@@ -27,7 +27,7 @@ impl SchedulerActor {
 
     /// Announces the end of an array once its last task has ended, with the exit code of the worst
     /// task.
-    pub(super) fn tell_array(&mut self, array: JobId, ended: &JobView) {
+    pub(super) fn notify_array_watchers(&mut self, array: JobId, ended: &JobView) {
         let Some(watch) = self.watchers.get_mut(&array) else { return };
         let worse = |worst: &Option<Box<JobView>>, view: &JobView| {
             worst.as_ref().is_none_or(|worst| view.run.exit.as_shell() > worst.run.exit.as_shell())
@@ -76,12 +76,12 @@ impl SchedulerActor {
         }
         match &view.role {
             ArrayRole::None => {
-                self.tell(id, Answer::Ended { view: Box::new(view.clone()) });
+                self.notify(id, Answer::Ended { view: Box::new(view.clone()) });
                 self.watchers.remove(&id);
             }
             role => {
                 if let Some(array) = role.array_job(id) {
-                    self.tell_array(array, &view);
+                    self.notify_array_watchers(array, &view);
                 }
             }
         }
@@ -113,16 +113,16 @@ impl SchedulerActor {
         if holds && state == JobState::Pending {
             self.newcomers.push(id);
             if !self.round_queued {
-                self.tell_newcomers();
+                self.notify_newcomers();
             }
         }
     }
 
     /// Notifies the clients whose allocations the last round did not start.
-    pub(super) fn tell_newcomers(&mut self) {
+    pub(super) fn notify_newcomers(&mut self) {
         for id in std::mem::take(&mut self.newcomers) {
             if self.core.job(id).is_some_and(|job| job.run.state == JobState::Pending) {
-                self.tell(id, Answer::Waits);
+                self.notify(id, Answer::Waits);
             }
         }
     }

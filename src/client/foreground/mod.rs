@@ -75,5 +75,5 @@ pub trait StepObserver {
     /// The user pressed Ctrl-C at this client's terminal.
     fn interrupted(&mut self);
     /// Shows a line to the user.
-    fn say(&mut self, line: &str);
+    fn report(&mut self, line: &str);
 }

@@ -283,7 +283,7 @@ impl Foreground<'_> {
             && !exit.is_success()
             && self.ended.iter().flatten().all(|e| e.is_success())
         {
-            observer.say(&format!("Terminating StepId={}", self.name()));
+            observer.report(&format!("Terminating StepId={}", self.name()));
         }
         if let Some(ended) = self.ended.get_mut(task as usize) {
             *ended = Some(exit);
@@ -393,7 +393,7 @@ impl Foreground<'_> {
     /// Prints Slurm's messages before the end of `--wait`: which tasks are still running.
     fn report(&self, observer: &mut dyn StepObserver) {
         let name = self.name();
-        observer.say(&format!("First task exited {}s ago", self.options.wait_secs.unwrap_or(0)));
+        observer.report(&format!("First task exited {}s ago", self.options.wait_secs.unwrap_or(0)));
         for (word, has_ended) in [("running", false), ("exited", true)] {
             let ranks: Vec<u32> = (0..)
                 .zip(&self.ended)
@@ -402,13 +402,13 @@ impl Foreground<'_> {
                 .collect();
             if !ranks.is_empty() {
                 let plural = if ranks.len() > 1 { "tasks" } else { "task" };
-                observer.say(&format!(
+                observer.report(&format!(
                     "StepId={name} {plural} {}: {word}",
                     TaskSet::from_sorted(&ranks)
                 ));
             }
         }
-        observer.say(&format!("Terminating StepId={name}"));
+        observer.report(&format!("Terminating StepId={name}"));
     }
 
     /// Has the daemon kill the step. If the daemon is down, has the watcher kill it, and repeats
@@ -439,7 +439,7 @@ impl Foreground<'_> {
     /// report.
     fn command_watcher(&mut self, command: &StepCommand, signal: i32) -> Result<(), ClientError> {
         let is_sent =
-            self.streams.client_line.as_mut().is_some_and(|client_line| client_line.tell(command));
+            self.streams.client_line.as_mut().is_some_and(|client_line| client_line.send(command));
         if is_sent || !(ends_client(signal) || signal == libc::SIGKILL) {
             return Ok(());
         }
@@ -516,7 +516,7 @@ impl Foreground<'_> {
         self.interrupted = Some(Instant::now());
         self.signal(libc::SIGINT)?;
         if again || self.options.quit_on_interrupt {
-            observer.say("forcing job termination");
+            observer.report("forcing job termination");
             self.stop()?;
         }
         Ok(())
@@ -546,7 +546,7 @@ mod tests {
         fn aborted(&mut self, _: u64) {}
         fn raw(&mut self, _: bool) {}
         fn interrupted(&mut self) {}
-        fn say(&mut self, _: &str) {}
+        fn report(&mut self, _: &str) {}
     }
 
     /// The daemon's end of the connection to a client that runs a step.
@@ -582,16 +582,7 @@ mod tests {
                     job: JobId(1),
                     client,
                     uid: nix::unistd::getuid().as_raw(),
-                    again: false,
-                    request: Default::default(),
-                    argv: Vec::new(),
-                    work_dir: String::new(),
-                    umask: None,
-                    rlimits: Default::default(),
-                    streams: Vec::new(),
-                    pty: false,
-                    client_line: None,
-                    label: false,
+                    ..StepLaunch::default()
                 };
                 run_step(&mut conn, &caller, launch, &[], &options, &mut Silent)
             });

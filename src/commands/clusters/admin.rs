@@ -6,7 +6,7 @@ use super::list::{list, unreadable};
 use super::named::moved;
 use super::remote::{
     Advice, Remote, UNKNOWN, advice, cause, failure, journal, known, print, seconds, shared,
-    sockets, submitted, tell,
+    sockets, submitted,
 };
 use super::submit::exchange::{Settling, read_report};
 use crate::args::error::CliError;
@@ -15,6 +15,7 @@ use crate::clusters::journal::{Journal, Record, is_token};
 use crate::clusters::link::{self, Clusters, Ended, Input, Output};
 use crate::clusters::program::{self, Place};
 use crate::clusters::token::{Fact, Outcome, State, Submission};
+use crate::commands::output::print_stderr;
 use slotd_parse::error::shown;
 use slotd_sys::clock;
 use std::fs::{self, DirBuilder};
@@ -143,8 +144,24 @@ fn check(clusters: &Clusters, cluster: &Cluster) -> Done {
 
 /// Judges the answers of a cluster.
 fn judge(report: &mut Report, cluster: &Cluster, output: &Output, asked: (i64, i64), file: &str) {
+    if !judge_connection(report, cluster, &output.ended, file) {
+        return;
+    }
+    let text = String::from_utf8_lossy(&output.out);
+    report.ok(format!("login node: {}", shown(value(&text, "host"))));
+    if let Ok(there) = value(&text, "time").parse::<i64>() {
+        judge_clock(report, there, asked);
+    }
+    if judge_path(report, cluster, &text, file) {
+        judge_slurm(report, &text);
+        judge_answers(report, cluster, &text, file);
+    }
+}
+
+/// Judges the connection, and returns whether it works.
+fn judge_connection(report: &mut Report, cluster: &Cluster, ended: &Ended, file: &str) -> bool {
     let name = &cluster.name;
-    match &output.ended {
+    match ended {
         Ended::Code(_) => match &cluster.link {
             Link::Ssh(host) => report.ok(format!("ssh {host} works without a prompt")),
             Link::Local(dir) => {
@@ -178,31 +195,31 @@ fn judge(report: &mut Report, cluster: &Cluster, output: &Output, asked: (i64, i
                 }
             };
             report.fail(format!("the cluster cannot be reached: {why}"), fix);
-            return;
         }
-        Ended::Broken | Ended::Missing => {
-            report.fail(
-                "the connection broke during the check",
-                "try again; if it happens again, the login files there end the shell",
-            );
-            return;
-        }
+        Ended::Broken | Ended::Missing => report.fail(
+            "the connection broke during the check",
+            "try again; if it happens again, the login files there end the shell",
+        ),
     }
-    let text = String::from_utf8_lossy(&output.out);
-    let value = |key: &str| value(&text, key);
-    report.ok(format!("login node: {}", shown(value("host"))));
-    if let Ok(there) = value("time").parse::<i64>() {
-        let skew = if there < asked.0 { there - asked.0 } else { (there - asked.1).max(0) };
-        if skew.abs() > MOST_SKEW {
-            report.note(format!("its clock differs by {skew} seconds: compare times of this host and of the cluster with care"));
-        } else {
-            report.ok("the clocks agree");
-        }
+    matches!(ended, Ended::Code(_))
+}
+
+/// Compares the cluster's clock with those of this host before and after the question.
+fn judge_clock(report: &mut Report, there: i64, (before, after): (i64, i64)) {
+    let skew = if there < before { there - before } else { (there - after).max(0) };
+    if skew.abs() > MOST_SKEW {
+        report.note(format!("its clock differs by {skew} seconds: compare times of this host and of the cluster with care"));
+    } else {
+        report.ok("the clocks agree");
     }
-    let missing: Vec<&str> =
-        text.lines().filter_map(|line| line.strip_prefix("missing ")).collect();
+}
+
+/// Reports programs that are not in PATH. Returns whether sbatch is.
+fn judge_path(report: &mut Report, cluster: &Cluster, text: &str, file: &str) -> bool {
+    let name = &cluster.name;
+    let missing = text.lines().filter_map(|line| line.strip_prefix("missing "));
     let (slurms, tools): (Vec<&str>, Vec<&str>) =
-        missing.iter().partition(|name| !["tar", "find"].contains(name));
+        missing.partition(|name| !["tar", "find"].contains(name));
     let path = match cluster.link {
         Link::Ssh(_) => format!(
             "set shell = \"bash -l\" for {name} in {file}, or set PATH in the login files there"
@@ -220,10 +237,12 @@ fn judge(report: &mut Report, cluster: &Cluster, output: &Output, asked: (i64, i
             "submissions are unpacked with tar, and results found with find",
         );
     }
-    if slurms.contains(&"sbatch") {
-        return;
-    }
-    let version = value("version");
+    !slurms.contains(&"sbatch")
+}
+
+/// Judges sbatch and the name of the cluster.
+fn judge_slurm(report: &mut Report, text: &str) {
+    let version = value(text, "version");
     if version.contains("slotd") {
         report.fail(
             format!("sbatch there is slotd's: {}", shown(version)),
@@ -237,12 +256,16 @@ fn judge(report: &mut Report, cluster: &Cluster, output: &Output, asked: (i64, i
             "run `sbatch --version` there by hand",
         );
     }
-    match value("cluster") {
+    match value(text, "cluster") {
         "" => report.fail("scontrol does not reach the controller", "run `scontrol ping` there: the controller may be down, or SLURM_CONF is needed (export = [\"SLURM_CONF\"])"),
         there => report.ok(format!("ClusterName: {}", shown(there))),
     }
+}
+
+/// Judges the queries that waiting for jobs needs, and the staging directory.
+fn judge_answers(report: &mut Report, cluster: &Cluster, text: &str, file: &str) {
     let result = |key: &str| {
-        let (code, why) = value(key).split_once(' ').unwrap_or((value(key), ""));
+        let (code, why) = value(text, key).split_once(' ').unwrap_or((value(text, key), ""));
         let why = if why.trim().is_empty() { "no message" } else { why.trim() };
         (code == "0", shown(why))
     };
@@ -264,7 +287,8 @@ fn judge(report: &mut Report, cluster: &Cluster, output: &Output, asked: (i64, i
         (false, why) => report.fail(
             format!("the staging directory {} cannot be written: {why}", cluster.dir),
             format!(
-                "set `dir` of {name} in {file} to a directory with space that the compute nodes see"
+                "set `dir` of {} in {file} to a directory with space that the compute nodes see",
+                cluster.name
             ),
         ),
     }
@@ -337,7 +361,7 @@ fn login(cluster: &Cluster) -> Done {
             .hint("set XDG_RUNTIME_DIR to a short path")
     })?;
     if is_open(host, &socket)? {
-        tell(&format!("slotd: already logged in to cluster {name}\n"));
+        print_stderr(&format!("slotd: already logged in to cluster {name}\n"));
         return Ok(0);
     }
     // ssh does not replace the socket of a connection that has ended.
@@ -368,7 +392,7 @@ fn login(cluster: &Cluster) -> Done {
         )
         .hint(format!("`ssh {host}` must work by hand first")));
     }
-    tell(&format!(
+    print_stderr(&format!(
         "slotd: logged in to cluster {name}; the connection closes after 12 hours without use\n"
     ));
     Ok(0)
@@ -473,10 +497,10 @@ fn settle(
         2 if attempt == 1 => ControlFlow::Break(Outcome::NotSubmitted),
         _ => ControlFlow::Continue(ask().map_or(Fact::Broken, |(_, fact)| fact)),
     };
-    let mut is_told = false;
+    let mut is_reported = false;
     let mut note = |_| {
-        if !std::mem::replace(&mut is_told, true) {
-            tell(&format!(
+        if !std::mem::replace(&mut is_reported, true) {
+            print_stderr(&format!(
                 "slotd: cluster {} does not show the job yet; asking again for a few minutes. Ctrl-C changes nothing\n",
                 cluster.name
             ));

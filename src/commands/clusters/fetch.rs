@@ -11,12 +11,13 @@
 
 use super::super::Done;
 use super::named::{There, record, there};
-use super::remote::{Messages, Remote, failure, journal, known, print, safe, tell};
+use super::remote::{Messages, Remote, failure, journal, known, print, safe};
 use crate::args::error::CliError;
 use crate::clusters::journal::Record;
 use crate::clusters::link::{self, Clusters, Ended, Input, Stream};
 use crate::clusters::program::{self, Place};
 use crate::clusters::unpack::{self, Unpacked};
+use crate::commands::output::print_stderr;
 use slotd_parse::error::shown;
 use slotd_sys::beneath::Dir;
 use std::ffi::OsString;
@@ -73,10 +74,10 @@ pub fn fetch(args: &FetchArgs) -> Done {
     };
     let Arrived { unpacked, has_ended, is_whole } = arrived;
     for (file, why) in &unpacked.left_out {
-        tell(&format!("slotd: not fetched: {}: {why}\n", shown(&file.to_string_lossy())));
+        print_stderr(&format!("slotd: not fetched: {}: {why}\n", shown(&file.to_string_lossy())));
     }
     if !is_whole {
-        tell(&format!(
+        print_stderr(&format!(
             "slotd: not fetched: directories of job {id}@{name} that cannot be read there\n"
         ));
     }

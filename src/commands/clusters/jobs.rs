@@ -3,7 +3,7 @@
 use super::super::Done;
 use super::named::{There, record, there};
 use super::remote::{
-    Messages, Remote, UNKNOWN, existing_journal, failure, known, print, safe, seconds, tell,
+    Messages, Remote, UNKNOWN, existing_journal, failure, known, print, safe, seconds,
 };
 use crate::args::error::CliError;
 use crate::clusters::config::Cluster;
@@ -11,6 +11,7 @@ use crate::clusters::journal::End;
 use crate::clusters::link::{Clusters, Ended, Input};
 use crate::clusters::program::{self, Place};
 use crate::clusters::states::{self, Standing};
+use crate::commands::output::print_stderr;
 use slotd_sys::clock;
 use std::collections::BTreeMap;
 use std::io;
@@ -81,7 +82,7 @@ pub fn wait_for(clusters: &Clusters, cluster: &Cluster, ids: &[String]) -> Done 
                 let was_silent = is_silent;
                 is_silent = standings.contains(&Standing::Unanswered);
                 if is_silent && !was_silent {
-                    tell(&format!(
+                    print_stderr(&format!(
                         "slotd: squeue, sacct or scontrol of cluster {} does not answer; trying again every {} seconds\n",
                         cluster.name, cluster.poll
                     ));
@@ -99,7 +100,7 @@ pub fn wait_for(clusters: &Clusters, cluster: &Cluster, ids: &[String]) -> Done 
                             if now.saturating_sub(since) < UNKNOWN_AFTER {
                                 left.push(id.clone());
                             } else {
-                                tell(&format!(
+                                print_stderr(&format!(
                                     "slotd: job {id}@{} is UNKNOWN: squeue, sacct and scontrol there do not know it\n",
                                     cluster.name
                                 ));
@@ -116,8 +117,8 @@ pub fn wait_for(clusters: &Clusters, cluster: &Cluster, ids: &[String]) -> Done 
                     return Err(error);
                 }
                 if !is_away {
-                    tell(&error.text("slotd"));
-                    tell(&format!("slotd: trying again every {} seconds\n", cluster.poll));
+                    print_stderr(&error.text("slotd"));
+                    print_stderr(&format!("slotd: trying again every {} seconds\n", cluster.poll));
                 }
                 is_away = true;
             }
@@ -226,7 +227,7 @@ pub fn why(words: &[String]) -> Done {
                 }
                 None => {
                     is_unknown = true;
-                    tell(&format!("slotd: error: there is no job {id}@{}\n", cluster.name));
+                    print_stderr(&format!("slotd: error: there is no job {id}@{}\n", cluster.name));
                 }
             }
         }

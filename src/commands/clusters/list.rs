@@ -2,12 +2,13 @@
 
 use super::super::Done;
 use super::super::clean::counted;
-use super::remote::{journal, known, print, safe, seconds, shared, tell};
+use super::remote::{journal, known, print, safe, seconds, shared};
 use crate::args::error::CliError;
 use crate::clusters::config::{Link, WorkDir};
 use crate::clusters::journal::{Broken, End, Record};
 use crate::clusters::link::Clusters;
 use crate::clusters::token::State;
+use crate::commands::output::print_stderr;
 
 /// The number of jobs in the list: the latest of those whose end is not known.
 const MOST_JOBS: usize = 20;
@@ -19,7 +20,7 @@ const MOST_JOBS: usize = 20;
 pub fn list() -> Done {
     let clusters = known()?;
     if clusters.list.is_empty() {
-        tell(&format!("slotd: {} has no clusters\n", clusters.file.display()));
+        print_stderr(&format!("slotd: {} has no clusters\n", clusters.file.display()));
     }
     let mut text = String::new();
     for cluster in &clusters.list {
@@ -100,7 +101,7 @@ fn line(record: &Record) -> String {
 /// Names the records that cannot be read, each with its path and a way to find its job.
 pub fn report_broken(broken: &[Broken]) {
     for one in broken {
-        tell(&unreadable(one).text("slotd"));
+        print_stderr(&unreadable(one).text("slotd"));
     }
 }
 

@@ -6,6 +6,7 @@ use crate::clusters::config::{Cluster, Link};
 use crate::clusters::journal::Journal;
 use crate::clusters::link::{self, Call, Clusters, Ended, Input, Output, Stream};
 use crate::clusters::program;
+use crate::commands::output::print_stderr;
 use slotd_parse::error::shown;
 use slotd_render::text::printable;
 use slotd_sys::clock;
@@ -31,7 +32,7 @@ pub fn seconds() -> i64 {
 /// # Errors
 /// Fails if the file is unsafe or invalid.
 pub fn known() -> Result<Clusters, CliError> {
-    link::read(&file()?).map_err(|why| CliError::error(1, why))
+    link::read(&file()?).map_err(|error| CliError::error(1, error.to_string()))
 }
 
 /// Returns the names of the user's clusters and the hosts of their commands.
@@ -71,11 +72,11 @@ pub fn sockets() -> Result<PathBuf, CliError> {
 /// # Errors
 /// Fails like [`sockets`].
 pub fn shared(cluster: &Cluster) -> Result<Option<PathBuf>, CliError> {
-    static TOLD: Once = Once::new();
+    static REPORTED: Once = Once::new();
     let checked = link::shared(&sockets()?, cluster);
     if let Err(why) = &checked {
-        TOLD.call_once(|| {
-            tell(&format!(
+        REPORTED.call_once(|| {
+            print_stderr(&format!(
                 "slotd: warning: the shared connection to cluster {} is not used: {why}\n",
                 cluster.name
             ));
@@ -303,8 +304,8 @@ pub fn cause(printed: &str) -> String {
         "ssh: ",
         "kex_exchange",
     ];
-    let telling = lines.iter().rev().find(|line| known.iter().any(|word| line.contains(word)));
-    telling.or(lines.last()).map_or("ssh ended without a message", |line| *line).to_owned()
+    let specific = lines.iter().rev().find(|line| known.iter().any(|word| line.contains(word)));
+    specific.or(lines.last()).map_or("ssh ended without a message", |line| *line).to_owned()
 }
 
 /// Prints to standard output. A reader that has exited is no error.
@@ -347,7 +348,7 @@ impl Messages {
     fn flush(&mut self) {
         let line = std::mem::take(&mut self.line);
         let text = String::from_utf8_lossy(&line);
-        tell(&format!("{}\n", safe(text.trim_end_matches(['\n', '\r']))));
+        print_stderr(&format!("{}\n", safe(text.trim_end_matches(['\n', '\r']))));
     }
 }
 
@@ -357,10 +358,4 @@ impl Drop for Messages {
             self.flush();
         }
     }
-}
-
-/// Prints to standard error in a single write.
-pub fn tell(text: &str) {
-    // An error on standard error cannot be reported anywhere.
-    let _ = io::stderr().write_all(text.as_bytes());
 }

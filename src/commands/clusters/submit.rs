@@ -1,8 +1,8 @@
 //! `sbatch -M`: chooses a cluster, stages the submission, and submits it exactly once.
 
-use super::super::launch::tell;
 use super::super::origin;
 use super::super::output::print_bytes;
+use super::super::output::print_stderr;
 use super::super::sbatch::{ENTRY, Text, find_script, read, refuse, wrapped};
 use super::jobs::wait_for;
 use super::remote::{UNKNOWN, journal, print, seconds, submitted};
@@ -206,7 +206,7 @@ impl Submitting<'_> {
         let noted = journal.update(&record);
         drop::<Lock>(lock);
         if let Err(error) = noted {
-            tell(&format!("sbatch: warning: {}\n", failed(error).message()));
+            print_stderr(&format!("sbatch: warning: {}\n", failed(error).message()));
         }
         self.report(&exchange, outcome, &record.token)
     }

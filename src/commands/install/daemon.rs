@@ -2,7 +2,7 @@
 //! it was started.
 
 use super::layout::Layout;
-use super::say::say;
+use super::output::report_step;
 use crate::args::error::CliError;
 use crate::daemon::detached;
 use slotd_parse::env_file::EnvFile;
@@ -22,7 +22,7 @@ pub(super) fn stop(paths: &Paths, spared: Option<i32>) -> Result<(), CliError> {
     else {
         return Ok(());
     };
-    say(&format!(
+    report_step(&format!(
         "stop the daemon for {} (process {pid}); running jobs continue",
         paths.root().display()
     ));

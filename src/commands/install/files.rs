@@ -2,7 +2,7 @@
 //! replaced nor removed.
 
 use super::layout::Layout;
-use super::say::{fail, note, say};
+use super::output::{fail, note, report_step};
 use super::{record, service};
 use crate::args::error::CliError;
 use crate::commands::pages::{self, completions, manual};
@@ -249,7 +249,7 @@ fn is_link_to(path: &Path, target: &Path) -> bool {
 pub fn link_commands(layout: &Layout) -> Result<(), CliError> {
     let mut recorded = layout.earlier_link_dirs.clone();
     for dir in &layout.link_dirs {
-        say(&format!("link the commands in {}", dir.display()));
+        report_step(&format!("link the commands in {}", dir.display()));
         let is_new = recorded.insert(dir.clone());
         record::write(layout, &layout.link_dirs_file, &recorded)?;
         let all: Vec<_> = links(layout, dir).collect();
@@ -404,7 +404,7 @@ fn is_program(path: &Path) -> bool {
 pub fn install_pages(layout: &Layout) -> Result<(), CliError> {
     let data = layout.pages[0].1.parent().and_then(Path::parent).unwrap_or(&layout.bin_dir);
     let fish = layout.pages[4].1.display();
-    say(&format!(
+    report_step(&format!(
         "install man pages and completions for bash, zsh and fish in {} and {fish}",
         data.display()
     ));

@@ -1,7 +1,7 @@
 //! Runs a first job through the queue to check the installation.
 
 use super::layout::Layout;
-use super::say::{fail, note, say};
+use super::output::{fail, note, report_step};
 use crate::args::error::CliError;
 use crate::client::connection::Connection;
 use slotd_protocol::answer::Answer;
@@ -23,11 +23,11 @@ const WORK: &str = "echo \"hello from slotd: job $SLURM_JOB_ID on $(uname -n)\""
 /// Fails if the job was refused or did not complete.
 pub fn run(layout: &Layout) -> Result<(), CliError> {
     if let Some(reason) = drain(layout) {
-        say("no first job is sent through the queue");
+        report_step("no first job is sent through the queue");
         note(&format!("the host is drained ({reason}), so no job starts until `slotd resume`"));
         return Ok(());
     }
-    say("send a first job through the queue");
+    report_step("send a first job through the queue");
     let template = std::env::temp_dir().join("slotd-first-job-XXXXXX");
     let dir = nix::unistd::mkdtemp(&template).map_err(|e| {
         fail(format!(

@@ -1,6 +1,6 @@
 //! The paths of an installation, and the checks of the runtime root.
 
-use super::say::fail;
+use super::output::fail;
 use crate::args::error::CliError;
 use crate::commands::daemon::read_settings;
 use slotd_parse::env_file::EnvFile;

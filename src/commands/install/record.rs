@@ -3,7 +3,7 @@
 
 use super::files::{is_own_program, make_dir, remove, write_file};
 use super::layout::Layout;
-use super::say::{fail, note};
+use super::output::{fail, note};
 use crate::args::error::CliError;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};

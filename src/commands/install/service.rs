@@ -2,7 +2,7 @@
 
 use super::files::Removal;
 use super::layout::Layout;
-use super::say::{fail, note, say};
+use super::output::{fail, note, report_step};
 use super::{daemon, files};
 use crate::args::error::CliError;
 use crate::client::connection::Connection;
@@ -104,7 +104,7 @@ pub fn start(layout: &Layout, settings: &EnvFile, manager: &Manager) -> Result<(
         let text = unit(template, &layout.program, &layout.env_file, &socket);
         files::write_file(&layout.unit_dir.join(name), text.as_bytes(), 0o644)?;
     }
-    say(&format!("start the systemd user service {UNIT}"));
+    report_step(&format!("start the systemd user service {UNIT}"));
     // With a manager, only the service may start the daemon.
     files::remove_daemon_script(layout)?;
     manager.must(&["daemon-reload"])?;

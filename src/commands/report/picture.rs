@@ -40,8 +40,8 @@ pub fn svg(all: &[Use]) -> Result<String, CliError> {
     };
     write("CPU-hours: used (dark) of allocated".to_owned(), 18, (MARGIN, MARGIN / 2))?;
     let most = shown.iter().map(Use::cpu_hours_had).fold(0.0, f64::max);
-    let room = f64::from(WIDTH) - f64::from(2 * MARGIN + NAMES + FIGURES);
-    let bar = |hours: f64| if most > 0.0 { (hours / most * room).round() as i32 } else { 0 };
+    let width = f64::from(WIDTH) - f64::from(2 * MARGIN + NAMES + FIGURES);
+    let bar = |hours: f64| if most > 0.0 { (hours / most * width).round() as i32 } else { 0 };
     for (i, used) in (0..).zip(shown) {
         let (left, top) = (MARGIN + NAMES, HEAD + i * ROW);
         let (had_hours, used_hours) = (used.cpu_hours_had(), used.cpu_hours_used());
@@ -82,14 +82,14 @@ pub fn charts(all: &[Chart], times: [&str; 2]) -> Result<String, CliError> {
     let write = |words: String, at: (i32, i32)| {
         root.draw(&Text::new(words, at, ("sans-serif", 14).into_font().color(&INK))).map_err(failed)
     };
-    let room = f64::from(WIDTH) - f64::from(2 * MARGIN);
+    let width = f64::from(WIDTH) - f64::from(2 * MARGIN);
     let below = |i: i32| MARGIN / 2 + i * (CHART + HEAD) + HEAD + CHART;
     for (i, chart) in (0..).zip(all) {
         let bottom = below(i);
         write(chart.title.clone(), (MARGIN, bottom - CHART - 22))?;
-        let frame = [(MARGIN, bottom - CHART), (MARGIN + room as i32, bottom)];
+        let frame = [(MARGIN, bottom - CHART), (MARGIN + width as i32, bottom)];
         root.draw(&Rectangle::new(frame, HAD.stroke_width(1))).map_err(failed)?;
-        let step = room / chart.values.len().max(1) as f64;
+        let step = width / chart.values.len().max(1) as f64;
         let left = |at: usize| MARGIN + (at as f64 * step).round() as i32;
         for (at, value) in chart.values.iter().enumerate() {
             let Some(value) = value else { continue };
@@ -103,7 +103,7 @@ pub fn charts(all: &[Chart], times: [&str; 2]) -> Result<String, CliError> {
     let [from, to] = times;
     let under = below(count - 1) + 6;
     write(from.to_owned(), (MARGIN, under))?;
-    write(to.to_owned(), (MARGIN + room as i32 - TIME_WIDTH, under))?;
+    write(to.to_owned(), (MARGIN + width as i32 - TIME_WIDTH, under))?;
     root.present().map_err(failed)?;
     drop(root);
     Ok(text)

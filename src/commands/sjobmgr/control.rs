@@ -3,7 +3,7 @@
 use super::{ask, checked, connect, connect_to, job_meant};
 use crate::args::error::CliError;
 use crate::args::origin::Origin;
-use crate::commands::launch::tell;
+use crate::commands::output::print_stderr;
 use crate::commands::{Done, output, paths};
 use crate::stepmgrd::ended::{self, Known};
 use crate::stepmgrd::{Client, begin};
@@ -160,7 +160,9 @@ pub fn list(args: &Names, origin: &Origin) -> Done {
             }
         }
         StepSource::Journal(steps) => {
-            tell(&format!("sjobmgr: the manager of job {job} has ended: showing its journal\n"));
+            print_stderr(&format!(
+                "sjobmgr: the manager of job {job} has ended: showing its journal\n"
+            ));
             named(&steps, &args.names, job)?.into_iter().map(Known::row).collect()
         }
     };

@@ -5,7 +5,8 @@ use super::control::wait_for;
 use super::{answer, checked, own_job};
 use crate::args::error::{CliError, Mark};
 use crate::args::origin::Origin;
-use crate::commands::launch::{client, tell};
+use crate::commands::launch::client;
+use crate::commands::output::print_stderr;
 use crate::commands::{Done, output, paths, sbatch};
 use crate::stepmgrd::{
     Client, Identity, RunError, Setup, Source, Verbosity, begin, check, manage, read_steps,
@@ -166,7 +167,7 @@ fn become_manager(
 
 /// Prints why the manager cannot run. Returns its exit code.
 fn report(error: RunError) -> u8 {
-    output::tell("sjobmgr", &why_not(error));
+    output::print_error("sjobmgr", &why_not(error));
     1
 }
 
@@ -196,7 +197,7 @@ fn hand_over(
     if is_ending(&mut manager) {
         return Ok(wait_for_end(manager));
     }
-    tell("sjobmgr: a manager is already running in this job: passing the steps to it\n");
+    print_stderr("sjobmgr: a manager is already running in this job: passing the steps to it\n");
     let read = match args.file.as_str() {
         "-" => {
             let mut bytes = Vec::new();
@@ -232,7 +233,9 @@ fn hand_over(
 /// Waits until the manager has ended. A manager that has stopped starting steps keeps its
 /// connections open until then.
 fn wait_for_end(mut manager: Client) -> Option<u8> {
-    tell("sjobmgr: the manager of this job is ending and starts no more steps: waiting for it\n");
+    print_stderr(
+        "sjobmgr: the manager of this job is ending and starts no more steps: waiting for it\n",
+    );
     while let Ok(Some(_)) = manager.next_event() {}
     None
 }
@@ -294,7 +297,7 @@ fn submit(args: &RunArgs, origin: &Origin) -> Done {
     let script = shlex::try_join(own.iter().map(String::as_str)).map_err(|e| {
         CliError::error(1, format!("{}: {e}", args.file)).and(Mark::Bare, "use another name")
     })?;
-    tell("sjobmgr: not inside a job: submitting a job that runs the steps\n");
+    print_stderr("sjobmgr: not inside a job: submitting a job that runs the steps\n");
     let mut words = vec!["sbatch".to_owned()];
     words.extend(args.job.words());
     if args.job.job_name.is_none() {

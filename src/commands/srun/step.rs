@@ -1,6 +1,7 @@
 //! The step of an srun: its request, its commands, its streams and its end.
 
-use super::super::launch::{Reporter, all_streams, tell, verdict};
+use super::super::launch::{Reporter, all_streams, verdict};
+use super::super::output::print_stderr;
 use super::{Done, Srun};
 use crate::args::error::{CliError, Mark};
 use crate::args::origin::Origin;
@@ -231,16 +232,14 @@ pub fn run(
         job: view.id,
         client: caller.client,
         uid: srun.request.uid,
-        again: false,
         request: srun.step.clone(),
         argv,
         work_dir: srun.request.work_dir.clone(),
         umask: Some(*origin.umask),
         rlimits: origin.propagated(srun.propagate.as_ref()),
         streams: vec![streams; with_streams as usize],
-        pty: false,
-        client_line: None,
         label: srun.label,
+        ..StepLaunch::default()
     };
     let mut reporter = Reporter::new("srun", srun.job.quiet);
     let outcome = match run_step(conn, caller, launch, &srun.env, &options, &mut reporter) {
@@ -254,7 +253,7 @@ pub fn run(
     let node = system::probe_host_name();
     let (code, lines) = verdict(&node, view.id, &outcome)?;
     for line in lines {
-        tell(&format!("srun: {line}\n"));
+        print_stderr(&format!("srun: {line}\n"));
     }
     let exit = outcome.exit();
     Ok(StepEnd { code, exit, interrupted: reporter.was_interrupted(exit) })

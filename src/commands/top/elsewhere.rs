@@ -5,6 +5,7 @@
 //! such a job, no cluster is queried and only the journal is watched.
 
 use super::background::{Background, News};
+use crate::args::error::CliError;
 use crate::client::watch::FileWatch;
 use crate::clusters::config::Cluster;
 use crate::clusters::journal::{Journal, Record};
@@ -24,7 +25,7 @@ use std::time::{Duration, Instant};
 #[derive(Debug)]
 pub struct Answered {
     cluster: String,
-    states: Result<Vec<(u64, Standing)>, String>,
+    states: Result<Vec<(u64, Standing)>, CliError>,
 }
 
 /// The jobs of other clusters.
@@ -125,7 +126,7 @@ impl Elsewhere {
             return;
         }
         if let Err(error) = &known {
-            self.problem = error.lines.first().map(|(_, text)| text.clone());
+            self.problem = Some(first_line(error));
         }
         self.clusters.retain(|name, _| listed.contains_key(name));
         for (name, records) in listed {
@@ -190,7 +191,7 @@ impl Elsewhere {
                     };
                 }
             }
-            Err(why) => watched.problem = Some(why),
+            Err(error) => watched.problem = Some(first_line(&error)),
         }
         // The query has recorded the ends of jobs.
         self.read();
@@ -249,17 +250,19 @@ impl Watched {
     }
 }
 
+/// Returns the text of an error without its hints.
+fn first_line(error: &CliError) -> String {
+    error.lines.first().map(|(_, text)| text.clone()).unwrap_or_default()
+}
+
 fn query(
     clusters: &Clusters,
     cluster: &Cluster,
     ids: &[u64],
-) -> Result<Vec<(u64, Standing)>, String> {
+) -> Result<Vec<(u64, Standing)>, CliError> {
     let words: Vec<String> = ids.iter().map(u64::to_string).collect();
-    let first_line = |error: crate::args::error::CliError| {
-        error.lines.into_iter().next().map(|(_, text)| text).unwrap_or_default()
-    };
-    match standings(cluster, &words).map_err(first_line)? {
+    match standings(cluster, &words)? {
         Ok(standings) => Ok(ids.iter().copied().zip(standings).collect()),
-        Err(ended) => Err(first_line(failure(clusters, cluster, &ended, "squeue"))),
+        Err(ended) => Err(failure(clusters, cluster, &ended, "squeue")),
     }
 }

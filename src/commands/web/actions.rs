@@ -56,8 +56,8 @@ pub async fn act(asked: web::Json<Act>) -> Result<HttpResponse, Refused> {
         ["scontrol", ..] => command.arg(jobs.join(",")),
         _ => command.args(jobs),
     };
-    let told = done(run(command, b"").await?)?;
-    Ok(HttpResponse::Ok().json(json!({ "done": action, "told": told.trim() })))
+    let printed = done(run(command, b"").await?)?;
+    Ok(HttpResponse::Ok().json(json!({ "done": action, "told": printed.trim() })))
 }
 
 #[derive(Debug, Deserialize)]
@@ -103,8 +103,9 @@ pub async fn edit(
 ) -> Result<HttpResponse, Refused> {
     let job = named(&name)?;
     let Edited { before, text } = edited.into_inner();
-    let told = waiting(move || edit::change(&job, &before, &text).map_err(unprocessable)).await?;
-    Ok(HttpResponse::Ok().json(json!({ "told": told.trim() })))
+    let printed =
+        waiting(move || edit::change(&job, &before, &text).map_err(unprocessable)).await?;
+    Ok(HttpResponse::Ok().json(json!({ "told": printed.trim() })))
 }
 
 /// Returns the error of a command with status 422.
@@ -120,21 +121,21 @@ pub struct Submission {
 }
 
 pub async fn submit(asked: web::Json<Submission>) -> Result<HttpResponse, Refused> {
-    let told = done(sbatch(asked.into_inner(), &["--parsable"]).await?)?;
-    Ok(HttpResponse::Ok().json(json!({ "job": told.trim() })))
+    let printed = done(sbatch(asked.into_inner(), &["--parsable"]).await?)?;
+    Ok(HttpResponse::Ok().json(json!({ "job": printed.trim() })))
 }
 
 /// Sends what `sbatch --test-only` says about a job: when it would start. Submits nothing.
 pub async fn predict(asked: web::Json<Submission>) -> Result<HttpResponse, Refused> {
     let output = sbatch(asked.into_inner(), &["--test-only"]).await?;
-    let told = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+    let printed = String::from_utf8_lossy(&output.stderr).trim().to_owned();
     done(output)?;
-    Ok(HttpResponse::Ok().json(json!({ "told": told, "start": start_in(&told) })))
+    Ok(HttpResponse::Ok().json(json!({ "told": printed, "start": start_in(&printed) })))
 }
 
 /// Finds the predicted start, which sbatch prints in the time zone of this process.
-fn start_in(told: &str) -> Option<i64> {
-    let (_, rest) = told.split_once(" to start at ")?;
+fn start_in(printed: &str) -> Option<i64> {
+    let (_, rest) = printed.split_once(" to start at ")?;
     let at: jiff::civil::DateTime = rest.split(' ').next()?.parse().ok()?;
     let at = at.to_zoned(jiff::tz::TimeZone::system()).ok()?;
     Some(at.timestamp().as_millisecond())
@@ -175,8 +176,8 @@ fn done(output: Output) -> Result<String, Refused> {
     if output.status.success() {
         return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
     }
-    let told = String::from_utf8_lossy(&output.stderr);
-    let why = match told.trim() {
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    let why = match stderr.trim() {
         "" => format!("the command failed: {}", output.status),
         text => text.to_owned(),
     };

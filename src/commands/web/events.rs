@@ -183,14 +183,14 @@ struct Growth {
     watch: FileWatch,
     ready: Option<AsyncFd<OwnedFd>>,
     known: Option<[Option<u64>; 2]>,
-    told: Option<Instant>,
+    reported: Option<Instant>,
 }
 
 impl Growth {
     fn of(job: &JobRef) -> Result<Growth, Refused> {
         let paths = [path_of(job, Stream::Out)?, path_of(job, Stream::Err)?];
         let watch = FileWatch::new().map_err(Refused::missing)?;
-        Ok(Growth { paths, watch, ready: None, known: None, told: None })
+        Ok(Growth { paths, watch, ready: None, known: None, reported: None })
     }
 
     /// Returns the current sizes. It adds the watches again, because a file may have been replaced.
@@ -204,15 +204,15 @@ impl Growth {
 
     /// Waits until the sizes differ from the last ones returned, and returns them.
     async fn next(&mut self) -> io::Result<[Option<u64>; 2]> {
-        if let Some(told) = self.told {
-            sleep_until(told + BETWEEN_SIZES).await;
+        if let Some(reported) = self.reported {
+            sleep_until(reported + BETWEEN_SIZES).await;
         }
         loop {
             self.watch.clear();
             let sizes = self.look();
             if self.known != Some(sizes) {
                 self.known = Some(sizes);
-                self.told = Some(Instant::now());
+                self.reported = Some(Instant::now());
                 return Ok(sizes);
             }
             let ready = match self.ready.take() {

@@ -112,7 +112,7 @@ fn look(job: &JobRef) -> Result<Details, Refused> {
     let view = record(&list)?;
     let mut ctx = ctx(&origin, list.now);
     let text = show::jobs(std::slice::from_ref(view), false, true, &ctx);
-    let why = why::told(view, &ctx);
+    let why = why::record(view, &ctx);
     ctx.bitstr_len.get_or_insert(24);
     let usage = if view.run.state.is_terminal() {
         Some(seff::recorded_usage(view))

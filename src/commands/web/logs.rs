@@ -160,16 +160,16 @@ fn open(path: &Path) -> Result<File, Refused> {
 
 fn read(path: &Path, asked: Asked) -> Result<Part, Refused> {
     let mut file = open(path)?;
-    let told = |e: io::Error| Refused::missing(format!("{}: {e}", path.display()));
-    let size = file.metadata().map_err(told)?.len();
+    let failed = |e: io::Error| Refused::missing(format!("{}: {e}", path.display()));
+    let size = file.metadata().map_err(failed)?.len();
     let (from, until) = match asked {
         Asked::From(from, to) => (from, to.map_or(size, |to| size.min(to.saturating_add(1)))),
         Asked::Last(count) => (size.saturating_sub(count.min(MOST_PART)), size),
     };
     let len = until.saturating_sub(from).min(MOST_PART);
     let mut bytes = Vec::new();
-    file.seek(SeekFrom::Start(from)).map_err(told)?;
-    file.take(len).read_to_end(&mut bytes).map_err(told)?;
+    file.seek(SeekFrom::Start(from)).map_err(failed)?;
+    file.take(len).read_to_end(&mut bytes).map_err(failed)?;
     Ok(Part { from, size, bytes })
 }
 

@@ -1,11 +1,12 @@
 //! The end of tasks and steps: reaping, resource usage, and the record.
 
-use super::{Connection, ProcessState, Watcher};
+use super::{Connection, ProcessState, Task, Watcher};
 use crate::cgroup::StepCgroup;
 use crate::job_files;
 use crate::launch_spec::{LaunchSpec, StepEvent, StepUsage};
 use crate::meter::Sample;
 use crate::peer::{Peer, poll, queue_event, send_last};
+use crate::reap::reap;
 use nix::poll::{PollFd, PollFlags};
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
@@ -24,30 +25,15 @@ impl Watcher {
     /// Reaps ended children. Returns true if no child is left.
     pub(super) fn reap(&mut self) -> bool {
         loop {
-            let mut status = 0;
-            // SAFETY: the pointers are to a live integer and a live rusage, for which all zeros is
-            // a valid value.
-            let (pid, used) = unsafe {
-                let mut used: libc::rusage = std::mem::zeroed();
-                (libc::wait4(-1, &mut status, libc::WNOHANG, &mut used), used)
+            let dead = match reap(-1) {
+                Ok(Some(dead)) => dead,
+                Ok(None) => return false,
+                Err(_) => return true,
             };
-            match pid {
-                -1 if io::Error::last_os_error().raw_os_error() == Some(libc::EINTR) => {}
-                -1 => return true,
-                0 => return false,
-                _ => {
-                    self.meter.reaped(pid, &used);
-                    let exit = if libc::WIFSIGNALED(status) {
-                        ExitCode::signal(libc::WTERMSIG(status))
-                    } else {
-                        ExitCode::status(libc::WEXITSTATUS(status))
-                    };
-                    if let Some(i) =
-                        self.tasks.iter().position(|t| t.pid == pid && t.exit.is_none())
-                    {
-                        self.task_ended(i, exit);
-                    }
-                }
+            self.meter.reaped(&dead);
+            let is_it = |task: &Task| task.pid == dead.pid && task.exit.is_none();
+            if let Some(i) = self.tasks.iter().position(is_it) {
+                self.task_ended(i, dead.exit);
             }
         }
     }

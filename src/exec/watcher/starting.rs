@@ -37,8 +37,7 @@ impl Watcher {
         process: &ProcessState,
     ) -> Result<(), LaunchError> {
         let spec = &self.spec;
-        let mask = spec.umask.unwrap_or(0o022) & 0o777;
-        nix::sys::stat::umask(nix::sys::stat::Mode::from_bits_truncate(mask as libc::mode_t));
+        task::set_umask(spec);
         if let Some(script) = &spec.script {
             job_files::write_program(&task::script_path(spec), script)?;
         }

@@ -63,9 +63,9 @@ pub(crate) struct Bid<'a> {
     pub host: &'a Host,
 }
 
-/// The room for a job that cannot start yet.
+/// The preemption that lets a job start, and the resources that it gets.
 #[derive(Debug)]
-pub(crate) struct Room {
+pub(crate) struct Preemption {
     /// The part of the host that the job gets.
     part: Part,
     /// The resources that are free without the jobs that are going.
@@ -78,7 +78,7 @@ pub(crate) struct Room {
     gone: BTreeSet<JobId>,
 }
 
-/// A job that makes room, or does so in thought.
+/// A job that makes room, or would.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Gone<'a> {
     victim: &'a Victim,
@@ -156,7 +156,7 @@ impl Victims {
 impl Round {
     /// Returns the room that a job could start in if other jobs made room. `None` if it may preempt
     /// no running job, or if it could not start even then, or only later than a job before it.
-    pub(crate) fn room(&self, bid: &Bid) -> Option<Room> {
+    pub(crate) fn preemption(&self, bid: &Bid) -> Option<Preemption> {
         let place = &bid.want.place;
         let going: Vec<Gone> = self.victims.going().collect();
         let mut gone = self.enough(bid)?;
@@ -185,7 +185,7 @@ impl Round {
         let capacity = self.left_by(&all, Cow::Borrowed(bid.capacity), place, |_| false);
         let lenders = self.victims.lenders(place).map(|lender| lender.id);
         let gone = all.iter().map(|one| one.victim.id).chain(lenders).collect();
-        Some(Room { part, capacity: capacity.into_owned(), victims, open, gone })
+        Some(Preemption { part, capacity: capacity.into_owned(), victims, open, gone })
     }
 
     /// Returns all jobs that a job may preempt if it could start without them; none if those that
@@ -310,14 +310,14 @@ impl Round {
     /// Returns whether a job before this one could start in the room instead.
     pub(crate) fn is_for_others(
         &self,
-        room: &Room,
+        preemption: &Preemption,
         key: QueueKey,
         queue: &Queue,
         capacity: &Capacity,
         host: &Host,
     ) -> bool {
         let gone = self.victims.all.iter().filter_map(|victim| {
-            let means = room.victims.iter().find(|(id, _)| *id == victim.id);
+            let means = preemption.victims.iter().find(|(id, _)| *id == victim.id);
             let wholly = victim.is_going || means.is_some_and(|(_, means)| !means.suspends());
             (wholly || means.is_some()).then_some(Gone { victim, wholly })
         });
@@ -350,8 +350,8 @@ impl Round {
     }
 
     /// Claims the room for a job until the jobs that are going have ended.
-    pub(crate) fn claim(&mut self, place: &Place, room: Room, capacity: &Capacity) {
-        let Room { part, capacity: mut spare, victims, gone, .. } = room;
+    pub(crate) fn claim(&mut self, place: &Place, preemption: Preemption, capacity: &Capacity) {
+        let Preemption { part, capacity: mut spare, victims, gone, .. } = preemption;
         self.victims.note(&victims);
         spare.take(&part);
         let line = capacity.line(part.place.partition);

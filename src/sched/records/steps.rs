@@ -148,23 +148,14 @@ fn new_step(
         }
     };
     let step = Step {
-        id,
         name: ask.name.clone(),
         ntasks: ask.tasks(&job.request),
-        state: JobState::Running,
-        start: now,
-        end: None,
-        exit: ExitCode::OK,
         alloc,
-        usage: Usage::default(),
         submit_line: ask.submit_line.clone(),
         overlap: ask.is_shared(),
         client,
-        client_gone: false,
-        suspended_us: 0,
         clock: Some(clock),
-        stepped_us: 0,
-        managed: false,
+        ..Step::started(id, now)
     };
     // A new interactive step replaces the previous one.
     if id == StepId::Interactive {

@@ -11,6 +11,7 @@ use super::readings::Readings;
 use crate::choice::Choice;
 use crate::line::queue::Queue;
 use slotd_model::cpu_use::{CpuReading, CpusElsewhere};
+use slotd_model::unread::Unread;
 use slotd_model::{Timestamp, counted};
 
 /// The latest reading, and the request for the next one.
@@ -47,7 +48,7 @@ impl Resources {
 
     /// Records the CPU usage by processes outside jobs, or why it cannot be read. Returns whether
     /// that changes which jobs can start.
-    pub(crate) fn cpus_read(&mut self, read: Result<CpuReading, String>, now: Timestamp) -> bool {
+    pub(crate) fn cpus_read(&mut self, read: Result<CpuReading, Unread>, now: Timestamp) -> bool {
         let (found, failure) = match read {
             Ok(found) => (Some(found), None),
             Err(failure) => (None, Some(failure)),
@@ -91,7 +92,7 @@ impl Resources {
     /// needs.
     pub(crate) fn cpus_in_use(&self, choice: &Choice) -> Option<String> {
         if let Some(failure) = self.cpu_use.readings.failure() {
-            return Some(format!("cannot read the CPU usage: {failure}"));
+            return Some(failure.to_string());
         }
         let (left, want, host) = (self.ledger.without_jobs()?, choice.want(), &self.config.host);
         (!left.fits(&want, host) && self.ledger.whole().fits(&want, host)).then(|| {

@@ -12,6 +12,7 @@ use super::readings::Readings;
 use crate::choice::Choice;
 use slotd_model::gpu::{GpuReading, GpuShare};
 use slotd_model::tres::Allocation;
+use slotd_model::unread::Unread;
 use slotd_model::{Job, JobId, Timestamp};
 use std::collections::BTreeMap;
 
@@ -34,7 +35,7 @@ impl Resources {
     }
 
     /// Records the GPU usage, or why it cannot be read.
-    pub fn gpus_read(&mut self, read: Result<Vec<GpuReading>, String>, now: Timestamp) {
+    pub fn gpus_read(&mut self, read: Result<Vec<GpuReading>, Unread>, now: Timestamp) {
         let (found, failure) = match read {
             Ok(found) => (found, None),
             Err(failure) => (Vec::new(), Some(failure)),
@@ -164,7 +165,7 @@ impl Resources {
             return None;
         }
         if let Some(failure) = self.gpu_use.readings.failure() {
-            return Some(format!("cannot read the GPU usage: {failure}"));
+            return Some(failure.to_string());
         }
         let pool = self.ledger.capacity().gpus.emptied();
         pool.pick(&want, &[], None, &self.config.host).is_none().then(|| {

@@ -2,6 +2,7 @@
 //! when a job could start because of them, and again after a pause while a job waits for them.
 //! Requests made in the meantime share the answer.
 
+use slotd_model::unread::Unread;
 use slotd_model::{JobId, Timestamp};
 use std::collections::BTreeSet;
 
@@ -15,7 +16,7 @@ const PAUSE_SECS: u64 = 2;
 pub(crate) struct Readings {
     last: Option<Timestamp>,
     /// The reason why the last reading failed.
-    failure: Option<String>,
+    failure: Option<Unread>,
     /// The jobs that wait for resources that processes outside jobs use.
     waiting: BTreeSet<JobId>,
     request: Request,
@@ -51,12 +52,12 @@ impl Readings {
         is_wanted
     }
 
-    pub(crate) fn answered(&mut self, failure: Option<String>, now: Timestamp) {
+    pub(crate) fn answered(&mut self, failure: Option<Unread>, now: Timestamp) {
         (self.request, self.last, self.failure) = (Request::None, Some(now), failure);
     }
 
-    pub(crate) fn failure(&self) -> Option<&str> {
-        self.failure.as_deref()
+    pub(crate) fn failure(&self) -> Option<&Unread> {
+        self.failure.as_ref()
     }
 
     pub(crate) fn last(&self) -> Option<Timestamp> {

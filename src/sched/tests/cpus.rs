@@ -2,6 +2,7 @@
 
 use super::*;
 use slotd_model::cpu_use::{CpuReading, CpusElsewhere};
+use slotd_model::unread::Unread;
 use slotd_model::update::Update;
 
 /// Creates a host with four CPUs that allocates no CPUs used by processes outside jobs.
@@ -197,7 +198,7 @@ fn jobs_wait_until_the_cpu_usage_can_be_read() {
     d.plan();
     assert!(d.core.take_cpu_request());
     let now = d.now;
-    d.act(|core, _| core.on_cpus_read(Err("no /proc".to_owned()), now));
+    d.act(|core, _| core.on_cpus_read(Err(Unread::cpus("no /proc")), now));
     d.plan();
     let told = d.core.view(job, d.now).and_then(|view| view.job.run.system_comment);
     assert_eq!(told.as_deref(), Some("cannot read the CPU usage: no /proc"));

@@ -55,7 +55,8 @@ fn restart(d: &mut Double) {
 #[test]
 fn the_queue_is_empty_although_entries_wait_for_their_next_time() {
     let told = |d: &mut Double| {
-        let told = d.effects.iter().filter(|effect| matches!(effect, Effect::Tell { .. })).count();
+        let told =
+            d.effects.iter().filter(|effect| matches!(effect, Effect::Notify { .. })).count();
         d.effects.clear();
         told
     };
@@ -317,7 +318,7 @@ fn each_run_is_reported_when_it_ends() {
     let told = |d: &mut Double| {
         let mut told = Vec::new();
         d.effects.retain(|effect| match effect {
-            Effect::Tell { notice, .. } => {
+            Effect::Notify { notice, .. } => {
                 told.extend((notice.channel == Channel::Command).then_some(notice.clone()));
                 false
             }

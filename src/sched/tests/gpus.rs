@@ -106,7 +106,7 @@ fn only_jobs_with_gpu_memory_wait_if_reading_fails() {
     d.plan();
     assert!(d.core.take_gpu_request());
     let now = d.now;
-    d.act(|core, _| core.on_gpus_read(Err("it failed".to_owned()), now));
+    d.act(|core, _| core.on_gpus_read(Err(slotd_model::unread::Unread::gpus("it failed")), now));
     let whole = d.submit(ask().gpus(2));
     d.plan();
     assert_eq!((d.reason(waits), d.state(whole)), (Reason::Resources, JobState::Running));

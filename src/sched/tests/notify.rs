@@ -16,7 +16,7 @@ fn queue_of(events: &[Event]) -> Double {
 /// Returns the command notifications since the last call.
 fn texts(d: &mut Double) -> Vec<String> {
     let told = d.effects.iter().filter_map(|effect| match effect {
-        Effect::Tell { notice, .. } if notice.channel == Channel::Command => {
+        Effect::Notify { notice, .. } if notice.channel == Channel::Command => {
             Some(notice.text.clone())
         }
         _ => None,
@@ -29,7 +29,7 @@ fn texts(d: &mut Double) -> Vec<String> {
 /// Returns the emails since the last call, with the job ID of each.
 fn mails(d: &mut Double) -> Vec<(MailKind, String)> {
     let told = d.effects.iter().filter_map(|effect| match effect {
-        Effect::Tell { notice, .. } => match notice.channel {
+        Effect::Notify { notice, .. } => match notice.channel {
             Channel::Mail(kind) => Some((kind, notice.job_id.clone())),
             Channel::Command | Channel::Url => None,
         },
@@ -357,5 +357,5 @@ fn nothing_is_counted_without_a_recipient() {
     d.exit(first, 1);
     assert_eq!(d.reason(array), Reason::DependencyNeverSatisfied);
     assert!(d.store.memos.is_empty());
-    assert!(!d.effects.iter().any(|effect| matches!(effect, Effect::Tell { .. })));
+    assert!(!d.effects.iter().any(|effect| matches!(effect, Effect::Notify { .. })));
 }

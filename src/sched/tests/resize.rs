@@ -6,7 +6,7 @@ use slotd_model::node::{Drains, NodeParts, NodeReason, Outage};
 use slotd_model::resize::{GivenBack, ManagersPart, PartChange};
 use slotd_model::step::Step;
 use slotd_model::time::Timestamp;
-use slotd_model::tres::{Allocation, Usage};
+use slotd_model::tres::Allocation;
 
 fn resize(d: &mut Double, id: JobId, keys: &[Update]) -> Result<(), Refusal> {
     d.act(|core, cx| core.update(&JobRef::job(id), keys, &[], cx)).map(drop)
@@ -416,23 +416,11 @@ fn a_newer_limit_also_applies_to_an_expansion() {
 
 fn managed_step(number: u32, state: JobState, start: Timestamp, alloc: Allocation) -> Step {
     Step {
-        id: StepId::Num(number),
         name: "a".to_owned(),
-        ntasks: 1,
         state,
-        start,
-        end: None,
-        exit: ExitCode::OK,
         alloc,
-        usage: Usage::default(),
-        submit_line: String::new(),
-        overlap: false,
-        client: None,
-        client_gone: false,
-        suspended_us: 0,
-        clock: None,
-        stepped_us: 0,
         managed: true,
+        ..Step::started(StepId::Num(number), start)
     }
 }
 

@@ -27,7 +27,7 @@ impl Scene {
     fn with(mut core: Core, toml: &str) -> Scene {
         core.on_numbers(0..1000);
         let defs =
-            parse(Form::Toml, "scene", toml, &|_| Err("no files here".to_owned()), &mut 0).unwrap();
+            parse(Form::Toml, "scene", toml, &|_| Err("no files here".into()), &mut 0).unwrap();
         core.add(defs).unwrap();
         Scene { core, now: secs(0) }
     }
@@ -150,8 +150,7 @@ fn arguments_too_long_for_the_kernel_are_refused() {
     let mut last = 0;
     let mut add = |text: &str| {
         let defs =
-            parse(Form::Json, "scene", text, &|_| Err("no files here".to_owned()), &mut last)
-                .unwrap();
+            parse(Form::Json, "scene", text, &|_| Err("no files here".into()), &mut last).unwrap();
         core.add(defs).map_err(|refused| (refused.line, refused.text))
     };
     let word = |count: usize| "x".repeat(count);
@@ -311,7 +310,7 @@ fn errors_name_line_key_value_and_fix() {
         let mut core = Core::new(cpus(2), Policy::default(), None);
         let read = |file: &str| match file {
             "runs.csv" => Ok("lr,fold\n0.1,1\n0.2\n".to_owned()),
-            _ => Err("No such file or directory".to_owned()),
+            _ => Err("No such file or directory".into()),
         };
         match parse(Form::Toml, "f.toml", text, &read, &mut 0) {
             Err(fault) => format!("{fault}; {}", fault.hint.clone().unwrap_or_default()),
@@ -398,7 +397,7 @@ fn foreach_expands_to_the_product_of_its_values() {
         command = ["fit", "{lr}", "{fold}", "{print $1}"]
         stdout = "{fold}-%s"
     "#;
-    let defs = parse(Form::Toml, "f", text, &|_| Err(String::new()), &mut 0).unwrap();
+    let defs = parse(Form::Toml, "f", text, &|_| Err("".into()), &mut 0).unwrap();
     let names: Vec<&str> = defs.iter().map(|def| &*def.name).collect();
     assert_eq!(names, ["fit-0.1-1", "fit-b-1", "fit-0.1-2", "fit-b-2"]);
     assert_eq!(defs[3].command.argv(), ["fit", "b", "2", "{print $1}"]);

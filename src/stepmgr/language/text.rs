@@ -1,9 +1,10 @@
 //! Helpers for reading step descriptions, and the errors in them.
 
+use std::error::Error;
 use std::fmt;
 
 /// Reads a file named in a step description.
-pub type ReadFile<'a> = &'a dyn Fn(&str) -> Result<String, String>;
+pub type ReadFile<'a> = &'a dyn Fn(&str) -> Result<String, Box<dyn Error>>;
 
 /// Strips the byte order mark that some editors put at the beginning of a file.
 pub fn strip_bom(text: &str) -> &str {

@@ -2,7 +2,7 @@
 
 use super::Shell;
 use crate::stepmgrd::api::Waiting;
-use crate::stepmgrd::run::{NOT_UTF8, fault_of, read_named};
+use crate::stepmgrd::run::{NOT_UTF8, fault_of, reader};
 use slotd_model::ExitCode;
 use slotd_parse::suggest;
 use slotd_stepmgr::api::{Ask, Event, Status};
@@ -79,7 +79,7 @@ impl Shell {
         const FILE: &str = "standard input";
         if form == Form::Toml {
             let work_dir = self.work_dir.clone();
-            let read = |name: &str| read_named(&work_dir, name);
+            let read = reader(&work_dir);
             let text = std::str::from_utf8(bytes).map_err(|_| not_utf8(FILE, 0));
             let steps = text.and_then(|text| parse(form, FILE, text, &read, &mut self.last_number));
             let added = steps.and_then(|steps| self.core.add(steps).map_err(|r| fault_of(FILE, r)));
@@ -114,7 +114,7 @@ impl Shell {
         owner: Option<u64>,
     ) -> Result<Vec<String>, Fault> {
         let work_dir = self.work_dir.clone();
-        let read = |name: &str| read_named(&work_dir, name);
+        let read = reader(&work_dir);
         let mut expander = Expander::new(file, &read, &mut self.last_number);
         match form {
             Form::Json if !line.trim().is_empty() => json::parse_line(line, number, &mut expander)?,
@@ -140,7 +140,7 @@ impl Shell {
         dir: &str,
         owner: u64,
     ) -> Result<Vec<String>, Fault> {
-        let read = |name: &str| read_named(Path::new(dir), name);
+        let read = reader(Path::new(dir));
         let mut steps = parse(Form::of(file, text), file, text, &read, &mut self.last_number)?;
         for step in &mut steps {
             let own = step.settings.dir.as_deref().unwrap_or_default();

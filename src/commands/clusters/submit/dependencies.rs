@@ -6,11 +6,12 @@
 
 use super::super::super::ask_job_list;
 use super::super::super::sbatch::ENTRY;
-use super::super::remote::{existing_journal, tell};
+use super::super::remote::existing_journal;
 use crate::args::error::CliError;
 use crate::args::getopt::{Grammar, Operands, Remaining};
 use crate::clusters::config::Cluster;
 use crate::clusters::journal::{Origin, Record, origin};
+use crate::commands::output::print_stderr;
 use slotd_model::CLUSTER;
 use slotd_model::query::JobQuery;
 use slotd_model::read::split_outside_brackets;
@@ -127,7 +128,7 @@ fn is_of_this_host(number: u64) -> bool {
     match ask_job_list(&Request::Jobs(query)) {
         Ok(list) => !list.jobs.is_empty(),
         Err(_) => {
-            tell(&format!(
+            print_stderr(&format!(
                 "sbatch: warning: the daemon of this host does not answer, so job {number} is taken for a job of the cluster\n"
             ));
             false

@@ -1,6 +1,6 @@
 //! The exchange with a cluster about a submission, until its outcome is known or cannot be.
 
-use super::super::remote::{Remote, UNKNOWN, tell};
+use super::super::remote::{Remote, UNKNOWN};
 use super::staged::{Begin, Staged};
 use super::{Batch, directive};
 use crate::args::error::CliError;
@@ -8,6 +8,7 @@ use crate::clusters::config::Cluster;
 use crate::clusters::link::{Ended, Input, Output};
 use crate::clusters::program::{self, Launch, Start};
 use crate::clusters::token::{self, Action, Answer, Fact, Job, Outcome, Submission};
+use crate::commands::output::print_stderr;
 use slotd_sys::clock;
 use std::io::{self, Write};
 use std::ops::ControlFlow;
@@ -98,7 +99,7 @@ impl Exchange<'_> {
         let mut waited = 0;
         let mut note = |seconds| {
             if waited < NOTE_AFTER && waited + seconds >= NOTE_AFTER {
-                tell(&format!(
+                print_stderr(&format!(
                     "sbatch: cluster {name} has not reported whether it accepted the job; asking again for a few minutes. After Ctrl-C: slotd cluster resolve {token}\n"
                 ));
             }
@@ -158,7 +159,7 @@ impl Exchange<'_> {
             })))
         });
         if let Some(why) = failure.into_inner().ok().flatten() {
-            tell(&format!("sbatch: error: cannot copy the work tree: {why}\n"));
+            print_stderr(&format!("sbatch: error: cannot copy the work tree: {why}\n"));
         }
         match output {
             Ok(output) => {
@@ -169,7 +170,7 @@ impl Exchange<'_> {
                 fact
             }
             Err(error) => {
-                tell(&error.text("sbatch"));
+                print_stderr(&error.text("sbatch"));
                 Fact::NotReached
             }
         }
@@ -203,7 +204,7 @@ impl Exchange<'_> {
         let Some(Output { ended: Ended::Code(code), out, err }) = &mut self.answer else { return };
         // An error on standard error cannot be reported anywhere.
         let _ = io::stderr().write_all(&[std::mem::take(out), std::mem::take(err)].concat());
-        tell(&format!(
+        print_stderr(&format!(
             "sbatch: error: sbatch of cluster {} exited with {code}, which does not show whether there is a job; looking for it\n",
             self.cluster.name
         ));

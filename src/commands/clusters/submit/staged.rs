@@ -1,6 +1,7 @@
 //! The files of a submission: the script, and a copy of the work tree.
 
-use super::super::super::launch::{SLOW_COPY, noted_if_slow, tell};
+use super::super::super::launch::{SLOW_COPY, noted_if_slow};
+use super::super::super::output::print_stderr;
 use super::super::super::paths;
 use super::super::remote::seconds;
 use super::Submitting;
@@ -69,7 +70,7 @@ impl Submitting<'_> {
                 return Err(CliError::error(1, text));
             }
             if !self.left.has("quiet") && !self.left.has("chdir") {
-                tell(&format!(
+                print_stderr(&format!(
                     "sbatch: {} is not in a git work tree, so the job starts in an empty directory on {name}\n",
                     cwd.display()
                 ));
@@ -89,7 +90,7 @@ impl Submitting<'_> {
         let without = paths()?.root().to_owned();
         let root = tree.root.clone();
         let note = move || {
-            tell(&format!(
+            print_stderr(&format!(
                 "sbatch: listing the work tree {root} is taking a while; press Ctrl-C to stop without submitting the job\n"
             ));
         };

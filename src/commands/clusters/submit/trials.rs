@@ -2,7 +2,7 @@
 
 use super::super::super::Done;
 use super::super::Elsewhere;
-use super::super::remote::{Remote, safe, tell};
+use super::super::remote::{Remote, safe};
 use super::dependencies::Dependencies;
 use super::{Batch, OWN_NAME, directive};
 use crate::args::error::{CliError, Mark};
@@ -10,6 +10,7 @@ use crate::clusters::choice::Place;
 use crate::clusters::config::Cluster;
 use crate::clusters::link::{Ended, Input, Output};
 use crate::clusters::program;
+use crate::commands::output::print_stderr;
 use std::io::{self, Write};
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
@@ -148,7 +149,7 @@ pub fn choose(elsewhere: &Elsewhere<'_>, job: &Batch) -> Result<Place, CliError>
     match chosen {
         Some(place) => {
             // A cluster that cannot be reached, or refuses the job, does not stop the others.
-            tell(&error.text("sbatch"));
+            print_stderr(&error.text("sbatch"));
             Ok(place)
         }
         None => Err(error.and(Mark::Error, "Can't run on any of the specified clusters")),

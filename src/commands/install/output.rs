@@ -3,7 +3,7 @@
 use crate::args::error::CliError;
 
 /// Prints a step of the installation.
-pub(super) fn say(text: &str) {
+pub(super) fn report_step(text: &str) {
     println!("==> {text}");
 }
 

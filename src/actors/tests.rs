@@ -1,0 +1,3 @@
+//! Tests of the actors together.
+
+mod simulation;
