@@ -570,6 +570,21 @@ def page_works_with_the_keyboard_only(lab, page):
     is_over(page, job, "CANCELLED")
 
 
+def change_of_a_selected_job_is_shown(lab, page):
+    job = lab.submit("-H", "-J", "picked", "-c", "1", "--wrap", "true")
+    row(page, "pending", job).get_by_role("checkbox").check()
+    bar = page.locator("#selection")
+    expect(bar).to_contain_text("1 selected: 1 CPU,")
+    lab.run("scontrol", "update", f"jobid={job}", "numcpus=2", "name=picked-later")
+    expect(row(page, "pending", job)).to_contain_text("picked-later")
+    # It stays selected, and the total is the current one.
+    expect(bar).to_contain_text("1 selected: 2 CPUs")
+    expect(row(page, "pending", job).get_by_role("checkbox")).to_be_checked()
+    lab.run("scancel", job)
+    is_over(page, job, "CANCELLED")
+    expect(bar).to_be_hidden()
+
+
 def selected_jobs_are_held_and_undone_together(lab, page):
     jobs = [lab.submit("-d", "singleton", "-b", "now+1hour", "-J", f"pair-{n}", "--wrap", "true") for n in range(2)]
     page.locator("#filter").fill("pair-")
@@ -831,6 +846,7 @@ CHECKS = (
     history_has_figures_by_name_and_by_day,
     timeline_shows_past_and_planned_jobs,
     page_works_with_the_keyboard_only,
+    change_of_a_selected_job_is_shown,
     selected_jobs_are_held_and_undone_together,
     chips_count_and_filter,
     output_is_coloured_and_searched,

@@ -67,8 +67,15 @@ async function follow(path, hear, signal) {
     const response = await fetch(path, { headers: headers(), signal }).catch(() => undefined);
     if (response?.ok) {
       say(by("behind"), "");
-      for await (const line of lines(response))
-        if (line.startsWith("data: ") && !signal.aborted) hear(JSON.parse(line.slice(6)));
+      for await (const line of lines(response)) {
+        if (!line.startsWith("data: ") || signal.aborted) continue;
+        try {
+          hear(JSON.parse(line.slice(6)));
+        } catch (error) {
+          // A fault in one event must not end the stream, which would leave the page outdated without notice.
+          reportError(error);
+        }
+      }
     }
     if (signal.aborted) return;
     hear({ event: "daemon", up: false, lost: true });

@@ -205,12 +205,16 @@ function fold(group, list) {
   return is_folded ? list.slice(0, FOLD) : list;
 }
 
-// A job that has ended or left is no longer selected under its old state.
+// Returns a task of an open array as it is now, if it is still listed.
+function renewedTask(item) {
+  const row = picture.find(item.first.id);
+  return row && open.has(row.array) && (!items.fits || items.fits(row)) ? { ...item, first: row } : undefined;
+}
+
+// A job that has ended or left is no longer selected under its old state. A changed job has a new item.
 function renewPicked() {
   for (const [key, item] of picked) {
-    const row = picture.find(item.first.id);
-    const stays = row && open.has(row.array) && (!items.fits || items.fits(row));
-    const current = item.inside ? stays && { ...item, first: row } : items.get(item.slot);
+    const current = item.inside ? renewedTask(item) : items.get(item.slot);
     if (current && keyOf(current) === key) picked.set(key, current);
     else picked.delete(key);
   }
