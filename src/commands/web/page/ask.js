@@ -103,6 +103,13 @@ export function listen(path, hear) {
 
 export const told = (words) => say(by("said"), words);
 
+// Copies a text, and shows it if the browser does not allow that. `what` names it in the message.
+export const copied = (text, what = text) =>
+  navigator.clipboard.writeText(text).then(
+    () => told(`Copied ${what}`),
+    () => told(text),
+  );
+
 // Performs a request of the user. An error stays on the page until the next request of the user.
 export const attempt = (work) => attemptAt("failed", work);
 
@@ -166,7 +173,8 @@ export function entered(question, { label, value, hint, yes, send }) {
         (problem) => problem.message,
       );
       by("enter-yes").disabled = false;
-      if (failed !== undefined) return wrong(failed);
+      // The dialog has its own hint.
+      if (failed !== undefined) return wrong(failed.split("\n").filter((text) => !/^(hint:|Request aborted)/.test(text)).join("\n"));
       dialog.onclose = undefined;
       dialog.close();
       resolve(input.value);
