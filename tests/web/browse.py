@@ -250,6 +250,65 @@ def environment_and_source_have_tabs(lab, page):
     go(page, "Queue")
 
 
+def failed_job_shows_the_last_line_of_its_errors(lab, page):
+    job = lab.submit("-J", "broken", "-e", "broken.err", "--wrap", f"echo output; printf 'first\\n\\033[31mNo module {EVIL}\\033[0m\\n' >&2; exit 3")
+    is_over(page, job, "FAILED")
+    expect(row(page, "ended", job).locator(".why")).to_have_text(f"Failed Exit code 3 No module {EVIL}")
+
+
+def jobs_that_wait_for_a_job_are_listed(lab, page):
+    job = lab.submit("-J", "first-step", "--wrap", "until [ -e stepped ]; do sleep 0.1; done")
+    other = lab.submit("-J", f"next-{EVIL}", "-d", f"afterok:{job}", "--wrap", "true")
+    expect(row(page, "pending", other).locator(".why")).to_have_text(f"After job {job} completes")
+    page.goto(page.url.split("#")[0] + f"#/job/{job}")
+    waiting = page.get_by_role("list", name="Waiting for this job")
+    expect(waiting.get_by_role("listitem")).to_have_count(1)
+    expect(waiting).to_contain_text(f"{other} next-{EVIL}")
+    # It no longer waits when this job has ended.
+    (lab.work / "stepped").touch()
+    badge_is(page, "Completed")
+    expect(waiting).to_be_hidden()
+    go(page, "Queue")
+    is_over(page, other, "COMPLETED")
+
+
+def page_of_an_array_is_not_the_page_of_a_task(lab, page):
+    array = lab.submit("-a", "1-4%1", "-J", "swept", "--wrap", "until [ -e swept ]; do sleep 0.1; done")
+    waits = lab.submit("-d", f"afterany:{array}", "-J", "after-all", "--wrap", "true")
+    # A dependency on all tasks names the array.
+    expect(row(page, "pending", waits).locator(".why a")).to_have_attribute("href", f"#/job/{array}")
+    page.locator(f".row[data-array='{array}'] .name a").click()
+    expect(page.locator("#job-number")).to_have_text(f"Array {array}")
+    expect(page.get_by_role("list", name="Why")).to_contain_text("An array of 4 tasks: ")
+    expect(page.get_by_role("list", name="Waiting for this array")).to_contain_text("after-all")
+    page.get_by_role("tabpanel", name="Tasks").get_by_role("link", name=f"{array}_1").click()
+    expect(page.locator("#job-number")).to_have_text(f"Array {array} / Task 1")
+    page.locator("#job-number").get_by_role("link").click()
+    # Its actions are those on the whole array.
+    expect(page.locator("#job-number")).to_have_text(f"Array {array}")
+    page.locator("#job-actions [data-action=cancel]").click()
+    confirm(page, f"Cancel job {array} (swept)?")
+    badge_is(page, "Cancelled")
+    go(page, "Queue")
+    is_over(page, waits, "COMPLETED")
+
+
+def pending_jobs_say_what_they_wait_for(lab, page):
+    user = lab.run("id", "-un")
+    runs = lab.submit("-c", "2", "-t", "5", "--wrap", "until [ -e freed ]; do sleep 0.1; done")
+    expect(row(page, "running", runs)).to_be_visible()
+    lab.run("scontrol", "create", "reservation", "ReservationName=repairs", "StartTime=now+30minutes", "Duration=30", "Nodes=ALL", "Flags=MAINT", f"Users={user}")
+    long = lab.submit("-t", "50", "-J", "too-long", "--wrap", "true")
+    array = lab.submit("-H", "-a", "1-3", "-J", "held-array", "--wrap", "true")
+    expect(row(page, "pending", long).locator(".why")).to_have_text(re.compile("Too long to end before repairs at "))
+    # An array of which nothing has started shows its reason.
+    expect(page.locator(f".row[data-array='{array}'] .why")).to_have_text("Held by its user")
+    lab.run("scontrol", "delete", "ReservationName=repairs")
+    lab.run("scancel", array, long)
+    (lab.work / "freed").touch()
+    is_over(page, runs, "COMPLETED")
+
+
 def html_in_a_job_name_is_escaped(lab, page):
     job = lab.submit("-H", "-J", EVIL, "--wrap", "true")
     expect(row(page, "pending", job)).to_contain_text(EVIL)
@@ -346,7 +405,7 @@ def array_is_one_row_that_expands(lab, page):
     array = lab.submit("-a", "1-6%1", "-J", "many", "--wrap", "until [ -e all ]; do sleep 0.1; done")
     # Its running and pending tasks are one row.
     group = page.locator(f".row[data-array='{array}']")
-    expect(page.locator(f"#running .row[data-array='{array}']")).to_contain_text("0 of 6 done, 1 running, 5 pending")
+    expect(page.locator(f"#running .row[data-array='{array}']")).to_contain_text("0 of 6 done, 1 running")
     expect(group).to_have_count(1)
     expect(row(page, "running", f"{array}_[2-6%1]")).to_have_count(0)
     group.get_by_role("button", name="6 tasks").click()
@@ -362,7 +421,8 @@ def form_submits_a_job(lab, page):
     form.get_by_label("CPUs per task").fill("2")
     form.get_by_label("More options").fill("--comment='by form'")
     form.locator("textarea").fill("#!/bin/sh\necho by $SLURM_JOB_NAME\n")
-    line = "sbatch '--job-name=it'\\''s mine' --cpus-per-task=2 '--comment=by form' <<'EOF'\n#!/bin/sh\necho by $SLURM_JOB_NAME\nEOF\n"
+    options = " \\\n  ".join(["sbatch", "'--job-name=it'\\''s mine'", "--cpus-per-task=2", "'--comment=by form'", "<<'EOF'"])
+    line = f"{options}\n#!/bin/sh\necho by $SLURM_JOB_NAME\nEOF\n"
     expect(page.locator("#line")).to_have_text(line)
     expect(page.locator("#prediction")).to_contain_text("With 2 CPUs in partition")
     form.get_by_role("button", name="Submit", exact=True).click()
@@ -568,6 +628,21 @@ def page_works_with_the_keyboard_only(lab, page):
     page.keyboard.press("Escape")
     lab.run("scancel", job)
     is_over(page, job, "CANCELLED")
+
+
+def change_of_a_selected_job_is_shown(lab, page):
+    job = lab.submit("-H", "-J", "picked", "-c", "1", "--wrap", "true")
+    row(page, "pending", job).get_by_role("checkbox").check()
+    bar = page.locator("#selection")
+    expect(bar).to_contain_text("1 selected: 1 CPU,")
+    lab.run("scontrol", "update", f"jobid={job}", "numcpus=2", "name=picked-later")
+    expect(row(page, "pending", job)).to_contain_text("picked-later")
+    # It stays selected, and the total is the current one.
+    expect(bar).to_contain_text("1 selected: 2 CPUs")
+    expect(row(page, "pending", job).get_by_role("checkbox")).to_be_checked()
+    lab.run("scancel", job)
+    is_over(page, job, "CANCELLED")
+    expect(bar).to_be_hidden()
 
 
 def selected_jobs_are_held_and_undone_together(lab, page):
@@ -815,6 +890,10 @@ CHECKS = (
     reservations_licenses_and_recurring_jobs_are_shown,
     running_job_shows_its_last_line,
     environment_and_source_have_tabs,
+    failed_job_shows_the_last_line_of_its_errors,
+    jobs_that_wait_for_a_job_are_listed,
+    page_of_an_array_is_not_the_page_of_a_task,
+    pending_jobs_say_what_they_wait_for,
     html_in_a_job_name_is_escaped,
     change_touches_only_its_row,
     two_pages_agree,
@@ -831,6 +910,7 @@ CHECKS = (
     history_has_figures_by_name_and_by_day,
     timeline_shows_past_and_planned_jobs,
     page_works_with_the_keyboard_only,
+    change_of_a_selected_job_is_shown,
     selected_jobs_are_held_and_undone_together,
     chips_count_and_filter,
     output_is_coloured_and_searched,

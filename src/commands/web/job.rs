@@ -3,7 +3,9 @@
 use super::refused::{Refused, waiting};
 use super::rows::{Row, Used, millis};
 use crate::commands::output::ctx;
-use crate::commands::{ask, ask_job_list, ask_usage, origin, source, unexpected, why};
+use crate::commands::{
+    ask, ask_for_jobs, ask_job_list, ask_usage, origin, source, unexpected, why,
+};
 use actix_web::http::header;
 use actix_web::{HttpResponse, web};
 use serde::Serialize;
@@ -12,7 +14,7 @@ use slotd_model::query::JobQuery;
 use slotd_model::request::JobKind;
 use slotd_model::tres::Usage;
 use slotd_model::view::{JobList, JobView};
-use slotd_model::{JobRef, JobState, Step};
+use slotd_model::{JobId, JobRef, JobState, Step};
 use slotd_protocol::answer::Answer;
 use slotd_protocol::request::{Request, UsageAsk};
 use slotd_render::{seff, show};
@@ -20,12 +22,17 @@ use slotd_render::{seff, show};
 /// Maximum number of array tasks in a response.
 const MOST_TASKS: usize = 5000;
 
+/// Maximum number of waiting jobs in a response.
+const MOST_DEPENDENTS: usize = 100;
+
 /// Maximum size of a script in a response, bytes.
 const MOST_SCRIPT: usize = 4 << 20;
 
 #[derive(Debug, Serialize)]
 struct Details {
     now: i64,
+    /// The name of the host.
+    host: String,
     /// The offset of the times in `text` and `why` from UTC.
     zone_secs: i32,
     job: Row,
@@ -122,6 +129,7 @@ fn look(job: &JobRef) -> Result<Details, Refused> {
     let tasks = if list.jobs.len() > 1 { list.jobs.as_slice() } else { &[] };
     Ok(Details {
         now: millis(list.now),
+        host: origin.host.clone(),
         zone_secs: ctx.tz.to_offset(jiff::Timestamp::now()).seconds(),
         job: Row::of(view, usage.as_ref(), &ctx),
         text,
@@ -131,6 +139,41 @@ fn look(job: &JobRef) -> Result<Details, Refused> {
         is_batch: view.request.kind == JobKind::Batch,
         steps: view.steps.iter().map(StepRow::from).collect(),
         tasks: tasks.iter().take(MOST_TASKS).map(|task| Row::of(task, None, &ctx)).collect(),
+    })
+}
+
+/// Sends the pending jobs that wait for a job or for tasks of an array.
+pub async fn dependents(name: web::Path<String>) -> Result<HttpResponse, Refused> {
+    let job = named(&name)?.job;
+    let look = move || {
+        let query = JobQuery {
+            states: Some(vec![JobState::Pending]),
+            expected_starts: true,
+            without_paths: true,
+            without_steps: true,
+            ..JobQuery::default()
+        };
+        let origin = origin();
+        let mut found: Vec<Row> = Vec::new();
+        ask_for_jobs(&Request::Jobs(query), |list| {
+            let ctx = ctx(&origin, list.now);
+            let waits = list.jobs.iter().filter(|view| waits_for(&view.dependency, job));
+            let room = MOST_DEPENDENTS - found.len();
+            found.extend(waits.take(room).map(|view| Row::of(view, None, &ctx)));
+            Ok(())
+        })?;
+        Ok(found)
+    };
+    Ok(HttpResponse::Ok().json(waiting(look).await?))
+}
+
+/// Returns whether one of the unsatisfied terms names this job, or tasks of this array:
+/// `afterok:12(unfulfilled),afterany:13_*(unfulfilled)`.
+fn waits_for(dependency: &str, job: JobId) -> bool {
+    let number = job.to_string();
+    dependency.split([',', '?']).any(|term| {
+        let named = term.split_once(':').map(|(_, named)| named);
+        named.and_then(|named| named.split(|c: char| !c.is_ascii_digit()).next()) == Some(&number)
     })
 }
 
@@ -215,5 +258,22 @@ fn text_of(request: &Request) -> Result<Vec<u8>, Refused> {
             Ok(text)
         }
         (other, _) => Err(unexpected(&other).into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_dependency_waits_for_the_jobs_that_it_names() {
+        let waits = |text, job| waits_for(text, JobId(job));
+        assert!(waits("afterok:12(unfulfilled)", 12));
+        assert!(waits("afterany:7(unfulfilled),afterok:12_*(unfulfilled)", 12));
+        assert!(waits("afterok:7(failed)?after:12+5(unfulfilled)", 12));
+        assert!(!waits("afterok:123(unfulfilled)", 12));
+        assert!(!waits("afterok:7_12(unfulfilled)", 12));
+        assert!(!waits("singleton(unfulfilled)", 12));
+        assert!(!waits("", 12));
     }
 }

@@ -10,6 +10,7 @@ use crate::client::tail;
 use crate::commands::ask_for_jobs;
 use actix_web::http::{StatusCode, header};
 use actix_web::{HttpRequest, HttpResponse, web};
+use serde::Deserialize;
 use slotd_model::query::JobQuery;
 use slotd_model::{JobRef, JobState};
 use slotd_protocol::request::Request;
@@ -73,8 +74,19 @@ pub async fn part(
     Ok(answer.insert_header((header::CONTENT_TYPE, "application/octet-stream")).body(part.bytes))
 }
 
-/// Sends the last line of output of the running jobs, by record number.
-pub async fn last_lines() -> Result<HttpResponse, Refused> {
+#[derive(Debug, Deserialize)]
+pub struct Failed {
+    /// Ended jobs, separated by commas.
+    failed: Option<String>,
+}
+
+/// Sends the last line of output of the running jobs by record number, or the last line of the
+/// errors of ended jobs.
+pub async fn last_lines(asked: web::Query<Failed>) -> Result<HttpResponse, Refused> {
+    if let Some(names) = &asked.failed {
+        let jobs = names.split(',').take(MOST_LINES).map(named).collect::<Result<_, _>>()?;
+        return Ok(HttpResponse::Ok().json(waiting(|| last_errors(jobs)).await?));
+    }
     let look = || {
         let states = Some(vec![JobState::Running]);
         let query = JobQuery { states, without_steps: true, ..JobQuery::default() };
@@ -93,6 +105,26 @@ pub async fn last_lines() -> Result<HttpResponse, Refused> {
         Ok(found)
     };
     Ok(HttpResponse::Ok().json(waiting(look).await?))
+}
+
+/// Returns the last line of the errors of ended jobs, by record number.
+fn last_errors(jobs: Vec<JobRef>) -> Result<BTreeMap<u32, String>, Refused> {
+    let query = JobQuery { without_steps: true, ..JobQuery::of(jobs) };
+    let mut found: BTreeMap<u32, String> = BTreeMap::new();
+    ask_for_jobs(&Request::Accounting(query), |list| {
+        for job in &list.jobs {
+            // A whole array has any number of records.
+            if found.len() < MOST_LINES
+                && job.run.state.is_terminal()
+                && !job.std_err.is_empty()
+                && let Some(line) = last_line(Path::new(&job.std_err))
+            {
+                found.insert(job.id.0, line);
+            }
+        }
+        Ok(())
+    })?;
+    Ok(found)
 }
 
 /// Returns the last line with text at the end of a file. Progress bars end their lines with a

@@ -150,6 +150,7 @@ fn routes(app: &mut web::ServiceConfig) {
         .route("/api/job/{job}", web::get().to(job::details))
         .route("/api/series", web::get().to(series::of_host))
         .route("/api/lines", web::get().to(logs::last_lines))
+        .route("/api/job/{job}/dependents", web::get().to(job::dependents))
         .route("/api/job/{job}/series", web::get().to(series::job))
         .route("/api/job/{job}/script", web::get().to(job::script))
         .route("/api/job/{job}/env", web::get().to(job::environment))

@@ -70,6 +70,7 @@ const FILES: &[(&str, &str, &str)] = files![
     "tabs.js": SCRIPT,
     "ticks.js": SCRIPT,
     "timeline.js": SCRIPT,
+    "waiting.js": SCRIPT,
     "words.js": SCRIPT,
 ];
 

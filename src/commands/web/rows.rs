@@ -47,6 +47,8 @@ pub struct Row {
     later: bool,
     exit: String,
     restarts: u32,
+    /// The next run of a recurring job.
+    next_run: Option<i64>,
     /// When a recurring job runs, in the five fields of a crontab.
     recurs: Option<String>,
     /// The reservations that it names.
@@ -119,6 +121,7 @@ impl Row {
             later: !waits_for_its_turn(view),
             exit: run.exit.to_string(),
             restarts: run.restarts,
+            next_run: view.next_run.map(millis),
             recurs: request.recurrence.map(|recurrence| recurrence.to_string()),
             reservation: request.reservation.clone().unwrap_or_default(),
             busy_cpus: used.as_ref().and_then(|used| {

@@ -83,7 +83,7 @@ export async function act(name, rows) {
     asks &&
     !(await confirmed(`${named(label, what)}?`, {
       detail: consequence(rows),
-      yes: named(label, rows.length === 1 ? "" : jobs(rows)),
+      yes: named(label, danger || rows.length > 1 ? jobs(rows) : ""),
       no: keep,
       danger,
     }))

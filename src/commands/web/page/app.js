@@ -1,7 +1,7 @@
 // The page: selects the view and refreshes it.
 
 import { enter, get, listen, renew } from "./ask.js";
-import { by, say } from "./dom.js";
+import { attribute, by, say } from "./dom.js";
 import * as history from "./history.js";
 import * as host from "./host.js";
 import * as job from "./job.js";
@@ -10,6 +10,7 @@ import { setLines } from "./lines.js";
 import * as menu from "./menu.js";
 import * as plot from "./plot.js";
 import * as queue from "./queue.js";
+import { setHost } from "./sentence.js";
 import { ENDS, FAILED, pictogram } from "./states.js";
 import * as store from "./store.js";
 import * as submit from "./submit.js";
@@ -31,6 +32,7 @@ function show() {
   const picture = store.picture(clock());
   if (!picture || document.hidden) return;
   const [name] = view();
+  setHost(picture.host);
   host.show(picture.host, picture.running);
   if (name === "queue") queue.show(picture, show, more);
   if (name === "timeline") timeline.show(picture);
@@ -79,11 +81,11 @@ function hear(told) {
       told.up ? "connected" : told.lost ? "the server does not answer" : "the daemon does not answer",
     );
     document.body.classList.toggle("lost", !told.up);
-    const shown = store.picture(clock()) && (view()[0] === "queue" || view()[0] === "timeline");
-    say(
-      by("stale"),
-      !told.up && shown ? `The queue as of ${moment(heard)}. It will be updated when the connection is back.` : "",
-    );
+    const shows = view()[0] === "queue" || view()[0] === "timeline";
+    const stale = heard
+      ? `The queue as of ${moment(heard)}. It will be updated when the connection is back.`
+      : "There is no queue to show yet. It will appear when the daemon answers.";
+    say(by("stale"), !told.up && shows ? stale : "");
   }
 }
 
@@ -94,8 +96,8 @@ function route(event) {
   const [name, what] = view();
   for (const section of document.querySelectorAll("main > section")) section.hidden = section.id !== `view-${name}`;
   for (const link of document.querySelectorAll("nav a")) {
-    if (link.hash === `#/${name}`) link.setAttribute("aria-current", "page");
-    else link.removeAttribute("aria-current");
+    // A job is part of the queue.
+    attribute(link, "aria-current", link.hash === `#/${name}` ? "page" : name === "job" && link.hash === "#/queue");
   }
   menu.close();
   const target = name === "job" ? decodeURIComponent(what ?? "") : undefined;
@@ -126,7 +128,7 @@ async function plots() {
   const [used, lines] = answers;
   if (lines) setLines(lines);
   if (in_queue) host.setCharts(used);
-  else plot.charts(by(where), used);
+  else plot.charts(by(where), used, store.picture(clock())?.host);
   show();
 }
 

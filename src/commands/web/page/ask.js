@@ -67,8 +67,15 @@ async function follow(path, hear, signal) {
     const response = await fetch(path, { headers: headers(), signal }).catch(() => undefined);
     if (response?.ok) {
       say(by("behind"), "");
-      for await (const line of lines(response))
-        if (line.startsWith("data: ") && !signal.aborted) hear(JSON.parse(line.slice(6)));
+      for await (const line of lines(response)) {
+        if (!line.startsWith("data: ") || signal.aborted) continue;
+        try {
+          hear(JSON.parse(line.slice(6)));
+        } catch (error) {
+          // A fault in one event must not end the stream, which would leave the page outdated without notice.
+          reportError(error);
+        }
+      }
     }
     if (signal.aborted) return;
     hear({ event: "daemon", up: false, lost: true });
@@ -95,6 +102,13 @@ export function listen(path, hear) {
 }
 
 export const told = (words) => say(by("said"), words);
+
+// Copies a text, and shows it if the browser does not allow that. `what` names it in the message.
+export const copied = (text, what = text) =>
+  navigator.clipboard.writeText(text).then(
+    () => told(`Copied ${what}`),
+    () => told(text),
+  );
 
 // Performs a request of the user. An error stays on the page until the next request of the user.
 export const attempt = (work) => attemptAt("failed", work);
@@ -159,7 +173,8 @@ export function entered(question, { label, value, hint, yes, send }) {
         (problem) => problem.message,
       );
       by("enter-yes").disabled = false;
-      if (failed !== undefined) return wrong(failed);
+      // The dialog has its own hint.
+      if (failed !== undefined) return wrong(failed.split("\n").filter((text) => !/^(hint:|Request aborted)/.test(text)).join("\n"));
       dialog.onclose = undefined;
       dialog.close();
       resolve(input.value);

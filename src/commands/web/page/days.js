@@ -10,9 +10,9 @@ function draw(figure) {
   const { chart, picture } = figure;
   const [width, height] = [Math.max(160, picture.clientWidth), picture.clientHeight || 136];
   const sums = chart.days.map((one) => one.parts.reduce((a, b) => a + b, 0));
-  const top = above(Math.max(...sums, 0));
+  const top = above(Math.max(...sums, chart.least));
   const y = (value) => height - BOTTOM - (value / top) * (height - TOP - BOTTOM);
-  const step = (width - LEFT) / Math.max(1, chart.days.length);
+  const step = (width - LEFT - 4) / Math.max(1, chart.days.length);
   const every = Math.ceil(52 / step);
   attribute(picture, "viewBox", `0 0 ${width} ${height}`);
   picture.replaceChildren(
@@ -36,14 +36,14 @@ function draw(figure) {
       const words = `${day(one.at)}: ${chart.names.map((name, at) => `${Number(one.parts[at].toPrecision(3))} ${name}`).join(", ")}`;
       const label =
         i % every === 0
-          ? svg("text", { x: left + step * 0.3, y: height - 4, "text-anchor": "middle" }, day(one.at))
+          ? svg("text", { x: Math.min(left + step * 0.3, width - 20), y: height - 4, "text-anchor": "middle" }, day(one.at))
           : undefined;
       return [svg("g", {}, svg("title", {}, words), ...bars), ...(label ? [label] : [])];
     }),
   );
 }
 
-// Each chart: { name, names, colours, days: [{ at, parts }], words }.
+// Each chart: { name, names, colours, days: [{ at, parts }], least, words }; `least` is the least value at the top.
 export function show(parent, charts) {
   keyed(
     parent,

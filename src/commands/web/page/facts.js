@@ -3,7 +3,7 @@
 import { el, link, say } from "./dom.js";
 import { recurrence } from "./sentence.js";
 import { badge, isOver } from "./states.js";
-import { at, bytes, counted, elapsed, memory, ranges, span } from "./words.js";
+import { at, bytes, counted, elapsed, grouped, memory, ranges, span } from "./words.js";
 
 export function facts(details) {
   const { job: row } = details;
@@ -34,23 +34,47 @@ export function facts(details) {
   ].filter(([, value]) => value !== "");
 }
 
-// The title and the badge already say which job it is and its state. Times are in the server's time zone.
+// Durations stand after these words, in Slurm's format: "after 1:30:00".
+const DURATION = /\b(after|limit of|run for) (?:(\d+)-)?(?:(\d+):)?(\d+):(\d\d)\b/g;
+const inUnits = (_, word, days = 0, hours = 0, minutes, secs) =>
+  `${word} ${span((((days * 24 + Number(hours)) * 60 + Number(minutes)) * 60 + Number(secs)) * 1000)}`;
+
+const SECONDS = /\b(\d+) seconds\b/g;
+const inSpan = (_, secs) => span(secs * 1000);
+
+// The title and the badge already say which job it is and its state, and the bar its limit. Times are in the server's time zone.
 const shortened = (text, zone) =>
   text
+    .replace(/: its time limit is [\d:-]+/, "")
+    .replace(DURATION, inUnits)
     .replace(/^Job \S+ \(.*?\) is [A-Z_]+[.,] (\w)/s, (_, letter) => letter.toUpperCase())
     .replace(/(\d+) MB of memory/g, (_, mb) => memory(Number(mb)))
     .replace(/\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d/g, (iso) => at(Date.parse(`${iso}Z`) - zone * 1000) || iso);
 
+const shownOf = (row) => (row.tasks > 1 ? "Below are its pending tasks." : `Below is job ${row.label}.`);
+
+// "8 completed, 1 failed, 3 running, 28 pending".
+function standing(tasks) {
+  const counts = new Map();
+  for (const task of tasks) counts.set(task.state, (counts.get(task.state) ?? 0) + task.tasks);
+  const words = [...counts].map(([state, count]) => `${grouped(count)} ${state.toLowerCase().replaceAll("_", " ")}`);
+  return `${grouped([...counts.values()].reduce((a, b) => a + b, 0))} tasks: ${words.join(", ")}`;
+}
+
 // Formats the output of `slotd why`: for a pending job, also its blockers and their remedies.
-export function reasons({ why, zone_secs: zone, job: row }) {
-  const lines = why.sentences.map((text, i) => ({ key: `says ${i}`, text: shortened(text, zone) }));
+export function reasons({ why, zone_secs: zone, job: row, tasks }) {
+  const says = why.sentences.map((text) => shortened(text, zone));
   // The time that it has run and its allocation are on the page already.
   if (row.state === "RUNNING")
-    lines[0].text = `Started at ${at(row.start)}, after ${span(row.start - row.submit)} in the queue.`;
+    says[0] = `Started at ${at(row.start)}, after ${span(row.start - row.submit)} in the queue.`;
+  const array = tasks.length
+    ? [{ key: "array", text: `An array of ${standing(tasks)}. ${shownOf(row)}`, is_key: true }]
+    : [];
+  const lines = [...array, { key: "says", text: says.join(" ") }];
   why.blockers.forEach((one, i) => {
     lines.push({
       key: `keeps ${i}`,
-      text: `${one.text.charAt(0).toUpperCase()}${one.text.slice(1)} (${one.reason})`,
+      text: `${one.text.charAt(0).toUpperCase()}${one.text.slice(1)} (${one.reason})`.replace(SECONDS, inSpan),
       is_key: true,
     });
     if (one.remedy) lines.push({ key: `change ${i}`, text: `To change this: ${one.remedy}` });

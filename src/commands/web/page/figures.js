@@ -12,7 +12,11 @@ const gpuHours = (row) => ((row.elapsed_ms ?? 0) * row.gpus) / HOUR;
 const busyHours = (row) => (((row.elapsed_ms ?? 0) / HOUR) * (row.used?.gpu_percent ?? 0)) / 100;
 const sum = (rows, of) => rows.reduce((all, row) => all + of(row), 0);
 const quantile = (sorted, part) => sorted[Math.min(sorted.length - 1, Math.floor(sorted.length * part))];
-const hours = (value) => (value >= 10 ? grouped(Math.round(value)) : value.toFixed(value < 1 ? 2 : 1));
+// Returns an amount of hours and its unit: 1,176 CPU-hours, 3.5 CPU-hours, 12 CPU-minutes.
+function hours(value, what) {
+  if (value > 0 && value < 1) return [String(Math.round(value * 60)), `${what}-minutes`];
+  return [value >= 10 ? grouped(Math.round(value)) : value.toFixed(1), `${what}-hours`];
+}
 const percent = (part, whole) => (whole > 0 ? `${Math.round((part / whole) * 100)} %` : "–");
 
 const kind = (row) => (row.state === "COMPLETED" ? 0 : hasFailed(row) ? 1 : 2);
@@ -37,10 +41,10 @@ export function figures(rows) {
       "",
       waits.length ? `95 % within ${span(quantile(waits, 0.95))}` : "",
     ],
-    ["CPU time allocated", hours(had), "CPU-hours", `${percent(used, had)} of it used`],
-    ...(gpus > 0 ? [["GPU time allocated", hours(gpus), "GPU-hours", `${percent(busy, gpus)} of it busy`]] : []),
+    ["CPU time allocated", ...hours(had, "CPU"), `${percent(used, had)} of it used`],
+    ...(gpus > 0 ? [["GPU time allocated", ...hours(gpus, "GPU"), `${percent(busy, gpus)} of it busy`]] : []),
     ["Memory at the peak", percent(memory, 1), "of the request", `mean over ${counted(measured.length, "job")}`],
-    ["Allocated but idle", hours(had - used), "CPU-hours", gpus > 0 ? `and ${hours(gpus - busy)} GPU-hours` : ""],
+    ["Allocated but idle", ...hours(had - used, "CPU"), gpus > 0 ? `and ${hours(gpus - busy, "GPU").join(" ")}` : ""],
   ];
 }
 
@@ -62,7 +66,8 @@ export function byDay(rows, days, now) {
   const chart = (name, names, colours, parts) => {
     const list = of(parts);
     const totals = names.map((one, i) => `${Number(list.reduce((a, b) => a + b.parts[i], 0).toPrecision(3))} ${one}`);
-    return { name, names, colours, days: list, words: `${name}: ${totals.join(", ")}` };
+    // A few minutes are no full bar.
+    return { name, names, colours, days: list, least: 1, words: `${name}: ${totals.join(", ")}` };
   };
   const pair = (used, had) => (list) => [sum(list, used), Math.max(0, sum(list, had) - sum(list, used))];
   return [

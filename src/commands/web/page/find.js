@@ -16,7 +16,15 @@ export class Find {
       autocomplete: "off",
     });
     this.count = el("span", { class: "count", role: "status" });
-    this.element = el("span", { class: "search" }, this.input, " ", this.count);
+    const button = (text, label, by) =>
+      el("button", { type: "button", class: "plain", "aria-label": label, title: label, onclick: () => this.step(by) }, text);
+    this.steps = el(
+      "span",
+      { hidden: true },
+      button("↑", "Previous match (Shift+Enter)", -1),
+      button("↓", "Next match (Enter)", 1),
+    );
+    this.element = el("span", { class: "search" }, this.input, this.count, this.steps);
     this.input.addEventListener("input", () => this.run(true));
     this.input.addEventListener("keydown", (event) => {
       if (event.key !== "Enter") return;
@@ -60,6 +68,7 @@ export class Find {
     CSS.highlights.set("found", new Highlight(...this.ranges));
     const current = this.ranges[this.at];
     CSS.highlights.set("current", new Highlight(...(current ? [current] : [])));
+    this.steps.hidden = !current;
     say(
       this.count,
       this.input.value

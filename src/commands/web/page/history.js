@@ -1,9 +1,10 @@
 // The job history: the figures of a period, its jobs by name with advice, and a search with the options of sacct.
 
-import { attempt, get, told } from "./ask.js";
+import { attempt, copied, get, renew } from "./ask.js";
 import { attribute, by, el, keyed, link, say, vary } from "./dom.js";
 import { show as showDays } from "./days.js";
 import { byDay, element, figures } from "./figures.js";
+import { isPhone } from "./list.js";
 import { sentence } from "./sentence.js";
 import { badge, isOver } from "./states.js";
 import { Tabs } from "./tabs.js";
@@ -29,21 +30,18 @@ function bar(part) {
 }
 
 function advice(one) {
-  if (!one.advice.length) return [el("span", { class: "dim" }, one.jobs > one.failed ? "Request fits" : "")];
+  if (!one.advice.length)
+    return [el("span", { class: "dim" }, one.jobs > one.failed ? "Request fits" : "None has completed")];
   const options = one.advice.map((line) => line.option).join(" ");
-  const copy = () =>
-    navigator.clipboard.writeText(options).then(
-      () => told(`Copied ${options}`),
-      () => told(options),
-    );
   return [
     el(
       "button",
       {
         type: "button",
+        class: "small",
         title: one.advice.map((line) => line.why).join("; "),
         "aria-label": `Copy ${options}`,
-        onclick: copy,
+        onclick: () => copied(options),
       },
       el("code", {}, options),
     ),
@@ -61,7 +59,13 @@ function nameRow(one) {
     cell("Jobs", String(one.jobs)),
     cell("Failed", one.failed ? el("b", { class: "bad" }, String(one.failed)) : "0"),
     cell("CPUs", ...of((share * one.cpus).toFixed(1), one.cpus, share)),
-    cell("Memory", ...of(bytes(one.memory_used), bytes(one.memory), one.memory_used / Math.max(1, one.memory))),
+    // Jobs that end before the first sample have no known peak.
+    cell(
+      "Memory",
+      ...(one.memory_used
+        ? of(bytes(one.memory_used), bytes(one.memory), one.memory_used / Math.max(1, one.memory))
+        : [el("span", { class: "dim", title: "not measured" }, `– of ${bytes(one.memory)}`)]),
+    ),
     cell("GPU", one.gpu_percent === null ? "" : `${one.gpu_percent} % of ${one.gpus}`),
     cell("CPU-hours", one.cpu_hours.toFixed(2)),
     cell("Idle", Math.max(0, one.cpu_hours - one.cpu_hours_used).toFixed(2)),
@@ -69,16 +73,19 @@ function nameRow(one) {
   );
 }
 
-async function load() {
+// `by_whom` performs the requests: as a request of the user, or as an automatic one, which clears no error of the user's.
+async function load(by_whom = attempt) {
   const [starttime, days] = PERIODS[period];
   for (const button of by("period").children) attribute(button, "aria-pressed", String(button.value === period));
-  const answers = await attempt(() =>
+  const answers = await by_whom(() =>
     Promise.all([get(`/api/report?${new URLSearchParams({ starttime })}`), find({ starttime, rows: MOST })]),
   );
   if (!answers) return;
   const [report, found] = answers;
   const since = report.from * 1000;
   const rows = found.jobs.filter((row) => isOver(row) && row.end >= since);
+  by("no-history").hidden = rows.length > 0;
+  for (const id of ["figures", "days", "names", "advice"]) by(id).hidden = !rows.length;
   by("figures").replaceChildren(...figures(rows).map(element));
   showDays(by("days"), byDay(rows, days, clock()));
   const shown = all_names ? report.names : report.names.slice(0, NAMES);
@@ -101,6 +108,8 @@ async function load() {
 
 const FOUND = ["Job", "Name", "State", "User", "CPUs", "Memory", "Took", "Ended", "Result"];
 
+const classOf = (head) => (["CPUs", "Memory", "Took", "Ended"].includes(head) ? "num" : undefined);
+
 function fillFound(tr, row) {
   if (tr.row === row) return;
   tr.row = row;
@@ -117,13 +126,17 @@ function fillFound(tr, row) {
   ];
   tr.replaceChildren(
     ...cells.map((content, i) =>
-      el(i === 1 ? "th" : "td", { "data-head": FOUND[i], scope: i === 1 ? "row" : undefined }, ...content),
+      el(
+        i === 1 ? "th" : "td",
+        { "data-head": FOUND[i], class: classOf(FOUND[i]), scope: i === 1 ? "row" : undefined },
+        ...content,
+      ),
     ),
   );
 }
 
 // The rows that are shown until all are requested.
-const ROWS = 50;
+const [ROWS, ROWS_OF_PHONE] = [50, 25];
 
 function fillAll(jobs, most) {
   const parent = by("history");
@@ -158,13 +171,13 @@ async function search() {
         { class: "scroll" },
         el(
           "table",
-          { class: "cards", "aria-label": "Jobs found" },
-          el("thead", {}, el("tr", {}, ...FOUND.map((head) => el("th", { scope: "col" }, head)))),
+          { class: "cards found", "aria-label": "Jobs found" },
+          el("thead", {}, el("tr", {}, ...FOUND.map((head) => el("th", { scope: "col", class: classOf(head) }, head)))),
           parent.body,
         ),
       ),
     );
-  fillAll(jobs, ROWS);
+  fillAll(jobs, isPhone() ? ROWS_OF_PHONE : ROWS);
 }
 
 export function start() {
@@ -205,4 +218,4 @@ export function start() {
 }
 
 // Loads the period when the view is opened.
-export const enter = load;
+export const enter = () => load(renew);

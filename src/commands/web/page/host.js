@@ -15,13 +15,21 @@ export function setCharts(told) {
 
 const last = (name) => charts.get(name)?.values.findLast((value) => value !== null);
 
+// The maker is the same for all models of a host, and takes the space of their names.
+const modelOf = (name) =>
+  name
+    .replaceAll("_", " ")
+    .replace(/^(nvidia|amd|intel) /i, "")
+    .replace(/ generation$/i, "");
+
 function gpu(host, id, running) {
   const [busy, used, all] = [last(`GPU ${id}`), last(`Memory of GPU ${id}`), host.gpu_mem_mb[id]];
   const owners = running.filter((row) => row.gpu_ids.includes(Number(id)));
   const mem = used === undefined ? (all ? memory(all) : "") : `${memory(used / MB)}${all ? ` of ${memory(all)}` : ""}`;
   return {
     name: `GPU ${id}`,
-    note: host.gpu_names[id].replaceAll("_", " "),
+    note: modelOf(host.gpu_names[id]),
+    brief: owners.length ? owners.map((row) => row.name || row.label).join(", ") : "free",
     now: busy === undefined ? "–" : `${Math.round(busy)} %`,
     unit: busy === undefined ? "not measured" : "busy",
     part: percent(busy ?? 0, 100),
@@ -38,6 +46,7 @@ function cards(host, running) {
   const cpus = {
     name: "CPUs",
     note: String(host.cpus.all),
+    brief: `${left} of ${host.cpus.all} free`,
     now: (busy ?? host.load).toFixed(1),
     unit: busy === undefined ? "load" : "busy",
     part: percent(busy ?? host.load, host.cpus.all),
@@ -51,6 +60,7 @@ function cards(host, running) {
   const mem = {
     name: "Memory",
     note: memory(whole),
+    brief: `${memory(Math.max(0, unallocated))} free`,
     now: memory(host.mem_used_mb),
     unit: "used",
     hint: "used by all processes of the host",
@@ -86,7 +96,8 @@ function trend(picture, chart) {
 
 function make(card) {
   const box = el("div", { class: "card meter", "data-card": card.name });
-  box.note = el("span");
+  [box.note, box.brief] = [el("span", { class: "note" }), el("span", { class: "brief one-line" })];
+  box.hour = el("span", { class: "hour" }, "last hour");
   [box.now, box.unit] = [el("b"), el("span")];
   box.bar = el("i", { class: "bar" });
   [box.free, box.side] = [el("span", { class: "free one-line" }), el("span", { class: "free" })];
@@ -97,7 +108,8 @@ function make(card) {
     svg("path", { class: "trend edge" }),
   );
   box.append(
-    el("h3", {}, card.name, box.note),
+    el("h3", {}, card.name, box.note, box.brief),
+    box.hour,
     box.picture,
     el("p", { class: "now" }, box.now, " ", box.unit),
     box.bar,
@@ -108,6 +120,7 @@ function make(card) {
 
 function update(box, card) {
   say(box.note, card.note);
+  say(box.brief, card.brief);
   say(box.now, card.now);
   say(box.unit, card.unit);
   attribute(box.unit.parentElement, "title", card.hint);
@@ -123,7 +136,7 @@ function update(box, card) {
   }
   say(box.side, card.side);
   const chart = charts.get(card.name);
-  box.picture.classList.toggle("skip", !chart);
+  for (const part of [box.hour, box.picture]) part.classList.toggle("skip", !chart);
   if (chart && box.chart !== chart) trend(box.picture, chart);
   box.chart = chart;
 }

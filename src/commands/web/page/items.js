@@ -10,7 +10,8 @@ export const ORDER = {
   ended: (a, b) => b.end - a.end || b.id - a.id,
 };
 // The chip that a row belongs to.
-export const chipOf = (row) => ({ dependency: "pending", never: "pending" })[kindOf(row)] ?? kindOf(row);
+const CHIPS = { dependency: "pending", never: "pending" };
+export const chipOf = (row) => (row.state === "SUSPENDED" ? "running" : (CHIPS[kindOf(row)] ?? kindOf(row)));
 
 const lists = () => ({ running: [], pending: [], ended: [] });
 const itself = (row) => row;
@@ -131,4 +132,17 @@ export class Items extends Counts {
     this[item.group].splice(this.find(item), 0, item);
     this.known.set(item.slot, item);
   }
+}
+
+// Words match anywhere; partition:gpu, user:, state: and name: match one field.
+export function matcher(text) {
+  const words = text.toLowerCase().split(/\s+/).filter(Boolean);
+  if (!words.length) return undefined;
+  const field = (row, name) => String(row[name] ?? "").toLowerCase();
+  const all = (row) => `${row.label} ${row.name} ${row.user} ${row.state} ${row.partition} ${row.reason}`.toLowerCase();
+  return (row) =>
+    words.every((word) => {
+      const [, name, rest] = /^(partition|user|state|name):(.*)$/.exec(word) ?? [];
+      return name ? field(row, name).includes(rest) : all(row).includes(word);
+    });
 }

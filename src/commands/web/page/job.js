@@ -10,9 +10,10 @@ import { facts, fillStep, fillTask, reasons, STEP_HEADS, TASK_HEADS } from "./fa
 import { Log } from "./log.js";
 import { openMenu } from "./menu.js";
 import * as plot from "./plot.js";
-import { isClose } from "./sentence.js";
+import { isClose, linked } from "./sentence.js";
 import { badge, isOver } from "./states.js";
 import { Tabs } from "./tabs.js";
+import { Waiting } from "./waiting.js";
 import { elapsed, span } from "./words.js";
 
 let shown;
@@ -102,9 +103,10 @@ function frame(details) {
   const tasks = table("Tasks", TASK_HEADS);
   const all = el("pre", { class: "wrap", tabindex: "0", "aria-label": "All fields" });
   const variables = new Environment(api("/env"));
+  const output = details.std_out ? [{ name: "output", title: "Output", element: outputs(details) }] : [];
+  const of_array = { name: "tasks", title: "Tasks", element: tasks.element };
   const panels = [
-    ...(details.std_out ? [{ name: "output", title: "Output", element: outputs(details) }] : []),
-    { name: "tasks", title: "Tasks", element: tasks.element },
+    ...(details.tasks.length ? [of_array, ...output] : [...output, of_array]),
     { name: "steps", title: "Steps", element: steps.element },
     ...(details.is_batch
       ? [
@@ -126,6 +128,7 @@ function frame(details) {
     left: el("span"),
     plots: el("div", { class: "plots", role: "group", "aria-label": "Usage over time" }),
     facts: el("dl", { class: "facts" }),
+    waiting: new Waiting(api("/dependents"), details.tasks.length ? "Waiting for this array" : "Waiting for this job"),
     edit: new Edit(shown),
     tabs: new Tabs("Job", panels),
   };
@@ -135,7 +138,7 @@ function frame(details) {
     parts.against,
     parts.edit.element,
     parts.plots,
-    el("div", { class: "with-facts" }, parts.tabs.element, parts.facts),
+    el("div", { class: "with-facts" }, parts.tabs.element, el("div", {}, parts.facts, parts.waiting.element)),
   );
   logs ??= {};
   if (told) grown(told);
@@ -187,9 +190,22 @@ function actions(row) {
   );
 }
 
+// Where the job stands: in the queue, or as a task of its array.
+function crumbs({ job: row, tasks }) {
+  const [, task] = /_(.+)$/.exec(row.label) ?? [];
+  const words = row.array && !tasks.length ? `Array ${row.array} / Task ${task}` : `Job ${row.label}`;
+  const text = tasks.length ? `Array ${row.array}` : words;
+  if (by("job-number").textContent === text) return;
+  const array = el("a", { href: `#/job/${row.array}` }, `Array ${row.array}`);
+  by("job-number").replaceChildren(...(text.includes(" / ") ? [array, ` / Task ${task}`] : [text]));
+}
+
 function fill(details) {
-  const { job: row, now } = details;
-  current = row;
+  const { job: row, now, tasks } = details;
+  // The page of an array acts on all of its tasks, as its row in the queue does.
+  current = tasks.length ? { ...row, label: String(row.array), target: String(row.array) } : row;
+  crumbs(details);
+  say(by("host-name"), `on ${details.host}`);
   if (by("job-badge").state !== row.state + row.reason) by("job-badge").replaceChildren(badge(row));
   by("job-badge").state = row.state + row.reason;
   keyed(
@@ -204,7 +220,9 @@ function fill(details) {
     reasons(details),
     (line) => line.key,
     (line) => el("li", { class: line.is_key ? "key" : line.is_code ? "code" : "" }),
-    (li, line) => say(li, line.text),
+    (li, line) => {
+      if (li.textContent !== line.text) li.replaceChildren(...(line.is_code ? [line.text] : linked(line.text)));
+    },
   );
   actions(row);
   fillTime(row, now);
@@ -237,12 +255,11 @@ export async function show(name) {
   }
   const details = await renew(() => get(`/api/job/${encodeURIComponent(name)}`));
   if (!details || shown !== name) return;
-  say(by("job-number"), `Job ${details.job.label}`);
   say(by("job-title"), details.job.name || `Job ${details.job.label}`);
   if (!parts) frame(details);
   fill(details);
   runs = details.job.state === "RUNNING";
-  await plots(name);
+  await Promise.all([plots(name), parts.waiting.show(details.job.state)]);
 }
 
 async function plots(name) {

@@ -30,6 +30,7 @@ export class Log {
     );
     this.save = el("button", { type: "button", onclick: () => this.download() }, "Download");
     this.place = el("span", { class: "count" });
+    this.none = el("p", { class: "none", hidden: true });
     this.text = el("pre", { class: "log wrap", tabindex: "0", role: "region", "aria-label": title });
     this.find = new Find(this.text);
     this.element = el(
@@ -45,6 +46,7 @@ export class Log {
         el("label", {}, this.wraps, "Wrap"),
         this.save,
       ),
+      this.none,
       this.text,
     );
     this.from = 0;
@@ -60,8 +62,10 @@ export class Log {
     this.busy = true;
     while (this.wanted !== this.size) {
       const wanted = this.wanted;
-      if (wanted === null) this.clear("no output yet");
-      else await renew(() => this.catchUp(wanted));
+      if (wanted === null) {
+        this.clear("");
+        this.empty("No output yet.");
+      } else await renew(() => this.catchUp(wanted));
       this.size = wanted;
     }
     this.busy = false;
@@ -76,6 +80,14 @@ export class Log {
     say(this.place, words);
     this.earlier.hidden = true;
     this.save.disabled = true;
+  }
+
+  // Without output, there is nothing to search or to follow.
+  empty(words) {
+    say(this.none, words);
+    this.none.hidden = !words;
+    this.text.hidden = Boolean(words);
+    this.element.classList.toggle("empty", Boolean(words));
   }
 
   async catchUp(size) {
@@ -133,6 +145,7 @@ export class Log {
     say(this.place, this.from > 0 ? `the last ${amount(this.end - this.from)} of ${amount(size)}` : amount(this.end));
     this.earlier.hidden = this.from === 0;
     this.save.disabled = false;
+    this.empty(this.end ? "" : "The output is empty.");
   }
 
   async before() {

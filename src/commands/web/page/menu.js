@@ -5,7 +5,7 @@ import { attribute, by, el, keyed, say } from "./dom.js";
 import { counted, memory } from "./words.js";
 import { isOver } from "./states.js";
 import { isPhone } from "./list.js";
-import { told } from "./ask.js";
+import { copied } from "./ask.js";
 
 let owner;
 
@@ -32,14 +32,9 @@ function general(row) {
   const open = () => {
     location.hash = `#/job/${encodeURIComponent(row.target)}`;
   };
-  const copy = () =>
-    navigator.clipboard.writeText(row.target).then(
-      () => told(`Copied ${row.target}`),
-      () => told(row.target),
-    );
   return [
     item(isOver(row) || row.state === "PENDING" ? "Open" : "Open and follow the output", open),
-    item("Copy the job number", copy),
+    item("Copy the job number", () => copied(row.target)),
   ];
 }
 

@@ -6,6 +6,7 @@ import { bytes, moment } from "./words.js";
 
 const [LEFT, RIGHT, TOP, BOTTOM, HEIGHT] = [52, 8, 14, 20, 136];
 
+const MB = 1 << 20;
 const most = (values) => values.reduce((a, b) => Math.max(a, b ?? 0), 0);
 const known = (values) => values.filter((value) => value !== null);
 const mean = (values) => values.reduce((a, b) => a + b, 0) / Math.max(1, values.length);
@@ -87,15 +88,17 @@ function point(parent, part) {
     const time = moment(figure.row.from + ((figure.row.to - figure.row.from) * (i ?? 0)) / figure.last);
     say(figure.now, part === undefined ? figure.row.now : is_known ? figure.row.format(value) : "–");
     say(figure.of, part === undefined ? figure.row.of : ` at ${time}`);
+    say(figure.peak, part === undefined ? figure.row.peak : "");
   }
 }
 
 function make(parent, row) {
   const figure = el("figure", { class: "plot card", "data-plot": row.name });
   [figure.now, figure.of] = [el("b"), el("span", { class: "dim" })];
+  figure.peak = el("span", { class: "dim peak" });
   figure.picture = svg("svg", { role: "img" });
   figure.append(
-    el("figcaption", {}, el("strong", {}, row.name), el("span", {}, figure.now, figure.of)),
+    el("figcaption", {}, el("strong", {}, row.name), el("span", { class: "values" }, figure.now, figure.of, figure.peak)),
     figure.picture,
   );
   figure.picture.addEventListener("pointermove", (event) => {
@@ -117,6 +120,7 @@ function plots(parent, rows) {
       figure.row = row;
       say(figure.now, row.now);
       say(figure.of, row.of);
+      say(figure.peak, row.peak);
       attribute(figure.picture, "aria-label", row.text);
       if (figure.isConnected) draw(figure);
     },
@@ -138,12 +142,20 @@ const FORMATS = {
 const formatOf = (name) =>
   name.includes("emory") || name === "Swap" ? FORMATS.bytes : name.startsWith("GPU") ? FORMATS.percent : FORMATS.cpus;
 
+// All that the host has of the amount in a chart, in its unit.
+function wholeOf(name, host) {
+  const [, gpu] = /^Memory of GPU (\d+)$/.exec(name) ?? [];
+  const mb = gpu ? host.gpu_mem_mb[gpu] : name === "Memory" ? host.machine_mem_mb : 0;
+  return name === "CPUs" ? host.cpus.all : mb * MB || undefined;
+}
+
 // Plots the host usage over time, with the titles from the server.
-export function charts(parent, told) {
+export function charts(parent, told, host) {
   plots(
     parent,
     told.charts.map((chart) => {
       const format = formatOf(chart.name);
+      const limit = host && wholeOf(chart.name, host);
       const last = chart.values.findLast((value) => value !== null);
       return {
         name: chart.name,
@@ -152,7 +164,10 @@ export function charts(parent, told) {
         ...format,
         text: chart.title,
         now: last === undefined ? "–" : format.format(last),
-        of: "",
+        of: limit ? ` of ${format.tick(limit)}` : "",
+        limit,
+        limit_text: "",
+        peak: "",
         from: told.from,
         to: told.to,
       };
@@ -179,7 +194,8 @@ export function show(parent, used) {
       ...FORMATS[kind],
       text,
       now: format(last),
-      of: `${of}, peak ${format(most(values))}`,
+      of,
+      peak: `, peak ${format(most(values))}`,
       from: used.from,
       to: used.to,
     });

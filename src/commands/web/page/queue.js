@@ -1,11 +1,11 @@
 // The queue: one list in three groups, with chips, a filter and a selection.
 
 import { attribute, by, el, keyed, say } from "./dom.js";
-import { chipOf, Counts, GROUPS, Items } from "./items.js";
+import { chipOf, Counts, GROUPS, Items, matcher } from "./items.js";
 import { isPhone, List } from "./list.js";
 import { showSelection } from "./menu.js";
 import * as rows from "./rows.js";
-import { hasFailed, icon } from "./states.js";
+import { hasFailed, icon, isOver } from "./states.js";
 import * as store from "./store.js";
 import { counted, grouped } from "./words.js";
 
@@ -47,6 +47,7 @@ const keyOf = (item) => (isArray(item) ? `array ${item.array}` : `job ${item.fir
 
 // What the rows need to know of the view.
 const view = {
+  redraw: () => again(),
   isOpen: (array) => open.has(array),
   isPicked: (item) => picked.has(keyOf(item)),
   toggle(array) {
@@ -54,24 +55,12 @@ const view = {
     again();
   },
   pick(item, is_on) {
-    if (is_on) picked.set(keyOf(item), item);
+    // A copy, as items change with their rows.
+    if (is_on) picked.set(keyOf(item), { ...item });
     else picked.delete(keyOf(item));
     again();
   },
 };
-
-// Words match anywhere; partition:gpu, user:, state: and name: match one field.
-function matcher(text) {
-  const words = text.toLowerCase().split(/\s+/).filter(Boolean);
-  if (!words.length) return undefined;
-  const field = (row, name) => String(row[name] ?? "").toLowerCase();
-  const all = (row) => `${row.label} ${row.name} ${row.user} ${row.state} ${row.partition} ${row.reason}`.toLowerCase();
-  return (row) =>
-    words.every((word) => {
-      const [, name, rest] = /^(partition|user|state|name):(.*)$/.exec(word) ?? [];
-      return name ? field(row, name).includes(rest) : all(row).includes(word);
-    });
-}
 
 // Selects what the filter and the chip select. This passes over all rows; a change of the queue does not.
 function select() {
@@ -151,7 +140,7 @@ function makeGroup(name) {
 
 function pickAll(name, is_on) {
   for (const item of groups[name].list.items) {
-    if (is_on && !item.inside) picked.set(keyOf(item), item);
+    if (is_on && !item.inside) picked.set(keyOf(item), { ...item });
     else picked.delete(keyOf(item));
   }
   again();
@@ -205,13 +194,18 @@ function fold(group, list) {
   return is_folded ? list.slice(0, FOLD) : list;
 }
 
-// A job that has ended or left is no longer selected under its old state.
+// Returns a task of an open array as it is now, if it is still listed.
+function renewedTask(item) {
+  const row = picture.find(item.first.id);
+  return row && open.has(row.array) && (!items.fits || items.fits(row)) ? { ...item, first: row } : undefined;
+}
+
+// A job that has ended or left is no longer selected under its old state. A changed job has a new item.
 function renewPicked() {
   for (const [key, item] of picked) {
-    const row = picture.find(item.first.id);
-    const stays = row && open.has(row.array) && (!items.fits || items.fits(row));
-    const current = item.inside ? stays && { ...item, first: row } : items.get(item.slot);
-    if (current && keyOf(current) === key) picked.set(key, current);
+    const current = item.inside ? renewedTask(item) : items.get(item.slot);
+    const is_same = current && keyOf(current) === key && isOver(current.first) === isOver(item.first);
+    if (is_same) picked.set(key, { ...current });
     else picked.delete(key);
   }
   showSelection(
@@ -239,6 +233,13 @@ function begin() {
     select();
     again();
   });
+  by("clear").addEventListener("click", () => {
+    by("filter").value = "";
+    chip = "all";
+    select();
+    again();
+    by("filter").focus();
+  });
   select();
 }
 
@@ -251,17 +252,20 @@ export function show(current, redo, ask) {
   by("no-jobs").hidden = !is_empty;
   for (const id of ["above-jobs", "jobs"]) by(id).hidden = is_empty;
   chips();
+  const missing = picture.waiting_count - picture.pending.length;
+  by("no-match").hidden = !items.fits || GROUPS.some((group) => items[group].length);
   for (const group of Object.values(groups)) {
     const list = listed(group.name);
     const count = items[group.name].length;
     const is_whole = group.name !== "pending" || items.fits || picture.waiting_count <= picture.pending.length;
     say(group.count, String(is_whole ? count : picture.waiting_count));
     group.none.hidden = count > 0;
-    say(group.none, items.fits ? "No job matches" : NONE[group.name]);
+    say(group.none, NONE[group.name]);
+    // A filter leaves only the groups in which it finds something.
+    group.element.hidden = Boolean(items.fits) && count === 0 && !(group.name === "pending" && missing > 0);
     group.list.set(fold(group, list));
     group.all.checked = count > 0 && picked.size >= count && items[group.name].every((item) => picked.has(keyOf(item)));
   }
-  const missing = picture.waiting_count - picture.pending.length;
   const { more } = groups.pending;
   more.hidden = missing <= 0;
   if (missing > 0 && !more.firstChild) more.append(el("button", { type: "button", id: "more-waiting", onclick: ask }));

@@ -1,7 +1,7 @@
 // A row of the queue: a job, or an array with its progress.
 
 import { attribute, el, link, say, vary } from "./dom.js";
-import { lineOf } from "./lines.js";
+import { errorOf, lineOf } from "./lines.js";
 import { openMenu } from "./menu.js";
 import { endOf, isClose, linked, sentence } from "./sentence.js";
 import { codeOf, hasFailed, iconOf, isOver, kindOf, labelOf } from "./states.js";
@@ -87,7 +87,8 @@ function usage(tr, row) {
   }
   const has = busy !== null && busy !== undefined;
   tr.cpus.tell(has ? busy.toFixed(1) : "", `${has ? " of " : ""}${row.cpus}`, has ? busy / row.cpus : undefined);
-  const gb = (mb) => (row.mem_mb < 1024 ? String(Math.round(mb)) : (mb / 1024).toFixed(1));
+  // Much less than the request needs its own unit.
+  const gb = (mb) => (row.mem_mb < 1024 ? String(Math.round(mb)) : mb < 100 ? memory(mb) : (mb / 1024).toFixed(1));
   tr.mem.tell(
     used ? gb(used.mem_mb) : "",
     `${used ? " of " : ""}${memory(row.mem_mb)}`,
@@ -128,17 +129,18 @@ function when(row) {
   return row.state === "PENDING" ? at(row.expected) || "–" : at(endOf(row)) || "–";
 }
 
-function reason(tr, row, before) {
+function reason(tr, row, before, error) {
   const text = sentence(row, before);
   if (isOver(row))
     tr.why.replaceChildren(
       hasFailed(row) ? el("b", {}, labelOf(row)) : labelOf(row),
       text && text !== labelOf(row) ? ` ${text}` : "",
+      error ? el("span", { class: "code" }, ` ${error}`) : "",
     );
   else if (row.state === "PENDING") tr.why.replaceChildren(...linked(text));
   else return progress(tr, row);
   tr.why.classList.remove("warn", "code");
-  attribute(tr.why, "title", [text, row.reason === "None" ? "" : row.reason].filter(Boolean).join(" · "));
+  attribute(tr.why, "title", [text, error, row.reason === "None" ? "" : row.reason].filter(Boolean).join(" · "));
 }
 
 // The progress of an array in words and as a bar.
@@ -150,22 +152,21 @@ function parts(tr, item) {
     { class: "parts", "aria-hidden": "true" },
     ...["completed", "failed", "running"].map((kind) => el("i", { "data-kind": kind })),
   );
-  tr.words ??= el("span", { class: "one-line" });
+  tr.words ??= el("span", { class: "one-line" }, el("span"), el("span", { class: "bad" }), el("span"));
   if (!tr.parts.isConnected) tr.why.replaceChildren(el("span", { class: "stack" }, tr.parts, tr.words));
   [done, failed, running].forEach((count, i) =>
     vary(tr.parts.children[i], { part: `${(count / Math.max(1, total)) * 100}%` }),
   );
   const words = [
-    `${done} of ${total} done`,
+    `${done} of ${total} done${failed ? ", " : ""}`,
     failed && `${failed} failed`,
-    running && `${running} running`,
-    waiting && `${waiting} pending`,
+    running && `, ${running} running`,
   ];
-  say(tr.words, words.filter(Boolean).join(", "));
-  attribute(tr.why, "title", tr.words.textContent);
+  words.forEach((text, i) => say(tr.words.children[i], text || ""));
+  attribute(tr.why, "title", `${tr.words.textContent}${waiting ? `, ${waiting} pending` : ""}`);
 }
 
-function updateArray(tr, item, view) {
+function updateArray(tr, item, view, before) {
   tr.tasks ??= el(
     "button",
     { type: "button", class: "tasks", onclick: () => view.toggle(tr.face.array) },
@@ -181,13 +182,23 @@ function updateArray(tr, item, view) {
   attribute(tr.tasks, "aria-label", `${item.progress.total} tasks of array ${item.array}`);
   attribute(tr, "data-array", item.array);
   tr.why.classList.remove("warn", "code");
-  parts(tr, item);
   const row = item.first;
+  const { total, waiting } = item.progress;
+  if (row.state === "PENDING") {
+    reason(tr, row, before);
+    if (waiting < total) tr.why.append(el("span", { class: "dim" }, ` · ${total - waiting} of ${total} done`));
+  } else parts(tr, item);
   tr.cpus.tell("", String(row.cpus));
   tr.mem.tell("", memory(row.mem_mb));
   tr.gpu.tell("", row.gpus ? String(row.gpus) : "");
   tr.time.tell("", row.limit_secs ? `${span(row.limit_secs * 1000)} each` : "");
   say(tr.at, item.group === "ended" ? at(row.end) : item.group === "pending" ? at(row.expected) || "–" : "");
+}
+
+// "38_9" becomes "Task 9", and "38_[12-39%3]" becomes "Tasks 12-39".
+function taskOf(row) {
+  const [, tasks] = /_\[?([^\]%]+)/.exec(row.label) ?? [];
+  return tasks ? `${row.tasks > 1 ? "Tasks" : "Task"} ${tasks}` : row.label;
 }
 
 // Updates a row to its item, of which `face` is what it shows. An item whose row has kept its identity has not changed,
@@ -197,9 +208,11 @@ export function update(tr, item, face, view) {
   const is_picked = view.isPicked(item);
   if (tr.pick.checked !== is_picked) tr.pick.checked = is_picked;
   attribute(tr, "data-selected", is_picked && "");
-  const before = row.reason === "Priority" && !face.array ? ahead(row) : undefined;
-  const sign = face.array ? face.version : before ? `${before.first.label} ${before.more}` : lineOf(row);
   const source = face.array ? face.first : row;
+  const before = source.reason === "Priority" ? ahead(source) : undefined;
+  const error = hasFailed(row) && !face.array ? errorOf(row, view.redraw) : undefined;
+  const why = source.state === "PENDING" ? sentence(source, before) : (error ?? lineOf(row));
+  const sign = face.array ? `${face.version} ${why}` : why;
   const same = tr.source === source && tr.sign === sign && tr.face.inside === inside && tr.face.known === face.known;
   Object.assign(tr, { item, face, source, sign });
   if (same) return;
@@ -211,15 +224,15 @@ export function update(tr, item, face, view) {
   attribute(tr, "data-job", face.array ? undefined : row.label);
   attribute(tr, "data-label", row.label);
   tr.className = `row${isOver(row) ? " ended" : row.state === "PENDING" ? " pending" : ""}${inside ? " inside" : ""}`;
-  say(tr.number, inside ? `_${row.label.split("_")[1] ?? row.label}` : row.label);
+  say(tr.number, inside ? "" : row.label);
   attribute(tr.number, "title", row.label);
-  say(tr.open, row.name || row.label);
+  say(tr.open, inside ? taskOf(row) : row.name || row.label);
   attribute(tr.open, "title", row.name);
   attribute(tr.open, "href", `#/job/${encodeURIComponent(row.target)}`);
   attribute(tr.pick, "aria-label", `select job ${row.label}`);
   attribute(tr.button, "aria-label", `actions of job ${row.label}`);
-  if (face.array) return void updateArray(tr, face, view);
-  reason(tr, row, before);
+  if (face.array) return void updateArray(tr, face, view, before);
+  reason(tr, row, before, error);
   usage(tr, row);
   say(tr.at, when(row));
 }

@@ -27,6 +27,9 @@ export function words(line) {
 
 export const quoted = (word) => (/^[\w@%+=:,.\/-]+$/.test(word) ? word : `'${word.replaceAll("'", "'\\''")}'`);
 
+// The longest command on one line.
+const LONGEST = 56;
+
 // Returns a here-document delimiter that is not a line of the script.
 function ending(script) {
   let word = "EOF";
@@ -37,5 +40,8 @@ function ending(script) {
 // Returns the sbatch command with these options and this script.
 export function sbatch(options, script) {
   const word = ending(script);
-  return `sbatch${options.map((option) => ` ${quoted(option)}`).join("")} <<'${word}'\n${script.replace(/\n?$/, "\n")}${word}\n`;
+  const words = ["sbatch", ...options.map(quoted), `<<'${word}'`];
+  // A long command has a line for each option.
+  const line = words.join(" ").length > LONGEST ? words.join(" \\\n  ") : words.join(" ");
+  return `${line}\n${script.replace(/\n?$/, "\n")}${word}\n`;
 }

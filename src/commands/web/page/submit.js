@@ -1,6 +1,6 @@
 // The submit form. It shows the equivalent command, predicts the start, and marks the field that is wrong.
 
-import { attempt, post, told } from "./ask.js";
+import { attempt, copied, post, told } from "./ask.js";
 import { attribute, by, el, keyed, say } from "./dom.js";
 import { sbatch, words } from "./shell.js";
 import { icon } from "./states.js";
@@ -9,9 +9,9 @@ import { at, counted, memory, span } from "./words.js";
 // The sbatch options with their own field: title, hint, and words of an error that name the field. A field with `names` offers
 // these values; it is hidden if the host has none and `is_optional`.
 const FIELDS = {
-  "job-name": { title: "Name", group: "Job" },
+  "job-name": { title: "Name", group: "Job", is_wide: true },
   partition: { title: "Partition", names: (host) => host.partitions.map(({ name }) => name), error: /partition/i },
-  chdir: { title: "Working directory", error: /--chdir|working directory/i },
+  chdir: { title: "Working directory", is_wide: true, error: /--chdir|working directory/i },
   "cpus-per-task": { title: "CPUs per task", group: "Resources", mode: "numeric", error: /cpus|processors|CPU count/i },
   ntasks: { title: "Tasks", mode: "numeric", error: /ntasks/i },
   mem: { title: "Memory", placeholder: "4G", error: /memory|--mem\b/i },
@@ -33,8 +33,8 @@ const FIELDS = {
     error: /reservation/i,
   },
   qos: { title: "QOS", names: (host) => (host.qos.length > 1 ? host.qos : []), is_optional: true, error: /qos/i },
-  output: { title: "Output file", placeholder: "slurm-%j.out", error: /--output/i },
-  more: { title: "More options", placeholder: "--nice=10 --requeue", error: /unrecognized|More options|unexpected/i },
+  output: { title: "Output file", is_wide: true, placeholder: "slurm-%j.out", error: /--output/i },
+  more: { title: "More options", is_wide: true, placeholder: "--nice=10 --requeue", error: /unrecognized|More options|unexpected/i },
 };
 // The time without a key press before the prediction is requested, in milliseconds.
 const PAUSE = 300;
@@ -76,9 +76,16 @@ function mark(message) {
     attribute(input(name), "aria-invalid", is_wrong && "true");
     const hint = by(`hint-${name}`);
     hint.classList.toggle("bad", is_wrong);
-    say(hint, is_wrong ? message.split("\n")[0].replace(/^sbatch: (error: )?/, "") : (hint.usual ?? ""));
+    say(hint, is_wrong ? brief(message) : (hint.usual ?? ""));
   }
+  return wrong;
 }
+
+// "Memory specification can not be satisfied: 204800 MB requested, 128000 MB on this host" becomes "200 GB requested, 125 GB on
+// this host".
+const inUnits = (text) => text.replace(/(\d+) MB\b/g, (_, mb) => memory(Number(mb)));
+const brief = (message) =>
+  inUnits(message.split("\n")[0].replace(/^sbatch: (error: )?/, "").replace(/^.* can not be satisfied: /, ""));
 
 function outcome(kind, title, text) {
   by("prediction").replaceChildren(icon(kind, "F"), el("strong", {}, title), el("p", {}, text));
@@ -103,8 +110,11 @@ async function predict() {
     );
   } catch (error) {
     if (turn !== latest) return;
-    mark(error.message);
-    outcome("never", "No prediction", error.message.replaceAll(/^sbatch: (error: )?/gm, ""));
+    const wrong = mark(error.message);
+    const why = wrong
+      ? `Correct the field “${FIELDS[wrong].title}” to see when the job would start.`
+      : inUnits(error.message.replaceAll(/^sbatch: (error: )?/gm, ""));
+    outcome("never", "No prediction", why);
   }
 }
 
@@ -118,7 +128,7 @@ async function submit(more = []) {
   by("said").append(el("a", { href: `#/job/${encodeURIComponent(answer.job)}` }, "show job"));
 }
 
-function field([name, { title, group, names, mode, placeholder, hint }]) {
+function field([name, { title, group, names, mode, placeholder, hint, is_wide }]) {
   const id = `hint-${name}`;
   const note = el("span", { class: "hint", id });
   note.usual = hint ?? "";
@@ -132,7 +142,7 @@ function field([name, { title, group, names, mode, placeholder, hint }]) {
     "aria-describedby": id,
   });
   const list = names && el("datalist", { id: `names-${name}` });
-  const label = el("div", { id: `field-${name}` }, el("label", {}, title, control), note, list);
+  const label = el("div", { id: `field-${name}`, class: is_wide && "double" }, el("label", {}, title, control), note, list);
   return [...(group ? [el("div", { class: "wide" }, el("h3", {}, group))] : []), label];
 }
 
@@ -143,6 +153,7 @@ export function start() {
     event.preventDefault();
     submit();
   });
+  by("copy-line").addEventListener("click", () => copied(by("line").textContent, "the command"));
   by("submit-held").addEventListener("click", () => submit(["--hold"]));
   by("submit").addEventListener("keydown", (event) => {
     if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) submit();

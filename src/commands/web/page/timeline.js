@@ -75,7 +75,7 @@ function draw(picture) {
   say(
     by("timeline-title"),
     new Date(from).toDateString() === new Date(to).toDateString()
-      ? `${day(from)}, ${at(from).slice(-5)} – ${at(to).slice(-5)}`
+      ? `${new Date(from).toDateString() === new Date(now).toDateString() ? "Today" : day(from)}, ${at(from).slice(-5)} – ${at(to).slice(-5)}`
       : `${at(from)} – ${at(to)}`,
   );
   const words = `Jobs: ${running.length} running, ${ended.length} ended in this period, ${planned.length} planned.`;
