@@ -186,7 +186,9 @@ function updateArray(tr, item, view, before) {
   const { total, waiting } = item.progress;
   if (row.state === "PENDING") {
     reason(tr, row, before);
-    if (waiting < total) tr.why.append(el("span", { class: "dim" }, ` · ${total - waiting} of ${total} done`));
+    const { failed } = item.progress;
+    const words = `${total - waiting} of ${total} ended${failed ? `, ${failed} failed` : ""}`;
+    if (waiting < total) tr.why.append(el("span", { class: failed ? "bad" : "dim" }, ` · ${words}`));
   } else parts(tr, item);
   tr.cpus.tell("", String(row.cpus));
   tr.mem.tell("", memory(row.mem_mb));
