@@ -186,22 +186,27 @@ impl Screen {
         let all: Vec<(&str, &str)> =
             keys::lines(spot).filter(is_of_use).map(|line| (line.name, line.short)).collect();
         let width = |hint: &(&str, &str)| hint.0.chars().count() + hint.1.chars().count() + 3;
-        let (always, others) = all.split_at(all.len().min(2));
+        // On a low screen, the help names the other keys.
+        let (always, others) = all.split_at(all.len().min(if self.is_low() { 1 } else { 2 }));
+        let mut others = others.to_vec();
+        if self.is_low() {
+            others.sort_by_key(|(name, _)| !matches!(*name, "Enter" | "/" | "c"));
+        }
         let needed: usize = always.iter().map(width).sum();
         let mut lines = vec![Vec::new()];
         let mut used = 0;
         for hint in others {
             let is_last = lines.len() >= usize::from(self.most_foot());
             let needed = if is_last { needed } else { 0 };
-            if used + width(hint) + needed > usize::from(self.size.0) + 2 {
+            if used + width(&hint) + needed > usize::from(self.size.0) + 2 {
                 if is_last {
                     break;
                 }
                 lines.push(Vec::new());
                 used = 0;
             }
-            used += width(hint);
-            lines.last_mut().into_iter().for_each(|line| line.push(*hint));
+            used += width(&hint);
+            lines.last_mut().into_iter().for_each(|line| line.push(hint));
         }
         if used + needed > usize::from(self.size.0) + 2 {
             lines.push(Vec::new());

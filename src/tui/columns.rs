@@ -114,7 +114,7 @@ impl Screen {
         // A column for the marks, and one between two columns.
         let taken: u16 = shown.iter().map(|(_, width)| width + 1).sum();
         let rest = width.saturating_sub(taken);
-        let least = if width < WITH_ID { rest / 3 } else { (rest * 2 / 5).clamp(14, 44) };
+        let least = if width < WITH_ID { rest / 3 } else { (rest * 2 / 5).clamp(14, 64) };
         let name = u16::try_from(name.next_multiple_of(NAME_STEP)).unwrap_or(u16::MAX);
         let name = name.max(12).min(rest.saturating_sub(least));
         let mut x = 1;

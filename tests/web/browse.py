@@ -862,6 +862,94 @@ def axe_finds_no_violations_in_light_and_dark_mode(lab, page):
         assert backs == {"rgb(255, 255, 255)" if scheme == "light" else "rgb(15, 18, 23)"}, backs
 
 
+def axe_finds_no_violations_in_menus_and_dialogs(lab, page):
+    job = lab.submit("-t", "10", "-J", "examined", "--wrap", "until [ -e examined ]; do sleep 0.1; done")
+    go(page, "Queue")
+    for scheme in ("light", "dark"):
+        page.emulate_media(color_scheme=scheme)
+
+        def examine(what):
+            found = Axe().run(page).response["violations"]
+            violations = [f"{fault['id']}: {node['html'][:120]}" for fault in found for node in fault["nodes"][:2]]
+            assert not violations, f"{scheme} {what}: {violations}"
+
+        row(page, "running", job).get_by_role("checkbox").check()
+        expect(page.locator("#selection")).to_be_visible()
+        row(page, "running", job).get_by_role("button", name="actions").click()
+        expect(page.get_by_role("menu")).to_be_visible()
+        examine("menu and selection")
+        page.locator("#menu [data-action=cancel]").click()
+        expect(page.get_by_role("dialog")).to_be_visible()
+        examine("question")
+        page.locator("#confirm-no").click()
+        act(page, "running", job, "limit")
+        page.locator("#enter-text").fill("soon")
+        page.locator("#enter-yes").click()
+        expect(page.get_by_role("dialog").get_by_role("alert")).to_contain_text("Invalid")
+        examine("wrong limit")
+        page.locator("#enter-no").click()
+        page.keyboard.press("Escape")
+        row(page, "running", job).get_by_role("checkbox").uncheck()
+        page.locator("#filter").fill("nothing-has-this-name")
+        expect(page.locator("#no-match")).to_be_visible()
+        examine("no match")
+        page.get_by_role("button", name="Clear the filter").click()
+        expect(row(page, "running", job)).to_be_visible()
+    page.emulate_media(color_scheme="light")
+    (lab.work / "examined").touch()
+    is_over(page, job, "COMPLETED")
+
+
+def dialogs_keep_and_return_the_focus(lab, page):
+    job = lab.submit("-H", "-J", "focused", "--wrap", "true")
+    button = row(page, "pending", job).get_by_role("button", name="actions")
+    for action, dialog in (("cancel", "confirm"), ("limit", "enter")):
+        act(page, "pending", job, action)
+        expect(page.get_by_role("dialog")).to_be_visible()
+        for _ in range(8):
+            page.keyboard.press("Tab")
+            # After the last control, the browser itself has the focus.
+            is_inside = page.evaluate(f"document.activeElement === document.body || !!document.activeElement.closest('#{dialog}')")
+            assert is_inside, page.evaluate("document.activeElement.outerHTML")
+        page.keyboard.press("Escape")
+        expect(page.get_by_role("dialog")).to_be_hidden()
+        expect(button).to_be_focused()
+    lab.run("scancel", job)
+    is_over(page, job, "CANCELLED")
+
+
+def focus_is_visible_on_every_control(lab, page):
+    job = lab.submit("-H", "-J", "outlined", "--wrap", "true")
+    expect(row(page, "pending", job)).to_be_visible()
+    for view in views(page):
+        page.locator("#main").focus()
+        seen = 0
+        for _ in range(24):
+            page.keyboard.press("Tab")
+            found = page.evaluate("""() => {
+                const element = document.activeElement;
+                if (element === document.body) return undefined;
+                const { outlineStyle, outlineWidth } = getComputedStyle(element);
+                return [outlineStyle !== "none" && parseFloat(outlineWidth) >= 2, element.outerHTML.slice(0, 120)];
+            }""")
+            if not found:
+                break
+            seen += 1
+            assert found[0], f"{view}: {found[1]}"
+        assert seen > 2, view
+    go(page, "Queue")
+    lab.run("scancel", job)
+    is_over(page, job, "CANCELLED")
+
+
+def page_without_a_daemon_says_so(lab, page):
+    other = answered_by(page, {"event": "daemon", "up": False})
+    other.goto(page.url.split("#")[0] + "#/queue")
+    expect(other.locator("#stale")).to_contain_text("There is no queue to show yet")
+    expect(other.locator("#filter")).to_be_hidden()
+    other.close()
+
+
 def page_reconnects_to_a_restarted_daemon(lab, page):
     go(page, "Queue")
     lab.started[0].send_signal(signal.SIGTERM)
@@ -921,6 +1009,10 @@ CHECKS = (
     a_change_passes_over_no_other_rows,
     tokens_have_enough_contrast,
     axe_finds_no_violations_in_light_and_dark_mode,
+    axe_finds_no_violations_in_menus_and_dialogs,
+    dialogs_keep_and_return_the_focus,
+    focus_is_visible_on_every_control,
+    page_without_a_daemon_says_so,
     page_reconnects_to_a_restarted_daemon,
     page_reported_no_errors,
 )

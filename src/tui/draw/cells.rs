@@ -62,7 +62,7 @@ fn job_cell(screen: &Screen, field: Field, id: JobId) -> Cell {
         Field::When => when(screen, job, detailed),
         Field::Last => match Place::of(job.run.state) {
             Place::Running => running(screen, job),
-            Place::Waiting => Cell::plain(waits(job, detailed)),
+            Place::Waiting => Cell::plain(waits(screen, job, detailed)),
             Place::Ended => ended(screen, job, detailed),
         },
     }
@@ -203,17 +203,54 @@ fn running(screen: &Screen, job: &JobView) -> Cell {
 }
 
 /// Returns why a pending job waits, in a few words.
-fn waits(job: &JobView, detailed: &JobView) -> String {
+fn waits(screen: &Screen, job: &JobView, detailed: &JobView) -> String {
     let words = detailed.run.system_comment.as_deref();
     match (job.run.reason, words, &detailed.request.recurrence) {
         (Reason::BeginTime, _, Some(recurrence)) => format!("its next run ({recurrence})"),
         (Reason::Dependency | Reason::DependencyNeverSatisfied, ..)
             if !detailed.dependency.is_empty() =>
         {
-            detailed.dependency.clone()
+            dependency_in_words(&detailed.dependency)
         }
+        (Reason::Priority, None, _) => turn(screen, job),
         (_, Some(words), _) => words.strip_prefix("waits for ").unwrap_or(words).to_owned(),
         (reason, None, _) => reason_in_words(reason).to_owned(),
+    }
+}
+
+/// Returns the job at the head of the queue, which the others are behind, and the number of jobs
+/// between them: `behind 12 +3`.
+fn turn(screen: &Screen, job: &JobView) -> String {
+    let head = screen.picture.list(Place::Waiting).next();
+    let head = head.map(|head| head.array_job_id().unwrap_or(head.id));
+    match (screen.picture.turn(job.id), head) {
+        (Some(1), _) => "next in line".to_owned(),
+        (Some(2), Some(head)) => format!("behind {head}"),
+        (Some(n), Some(head)) => format!("behind {head} +{}", n - 2),
+        _ => reason_in_words(Reason::Priority).to_owned(),
+    }
+}
+
+/// Turns `afterok:12(unfulfilled),afterany:13_*(unfulfilled)` into `12 to complete and 1 more`.
+fn dependency_in_words(text: &str) -> String {
+    let mut terms = text.split([',', '?']);
+    let term = terms.next().unwrap_or_default();
+    let (kind, named) = term.split_once(':').unwrap_or((term, ""));
+    let (named, state) = named.split_once('(').unwrap_or((named, ""));
+    let job = named.trim_end_matches("_*");
+    let words = match (kind, state) {
+        ("afterok" | "aftercorr", "failed)") => format!("{job}, which did not complete"),
+        (_, "failed)") => format!("{job}, in vain"),
+        ("afterok" | "aftercorr", _) => format!("{job} to complete"),
+        ("afternotok", _) => format!("{job} to fail"),
+        ("after", _) => format!("{job} to start"),
+        ("afterany", _) => format!("{job} to end"),
+        _ if term.starts_with("singleton") => "jobs of its name".to_owned(),
+        _ => term.to_owned(),
+    };
+    match terms.count() {
+        0 => words,
+        more => format!("{words} and {more} more"),
     }
 }
 
@@ -231,6 +268,8 @@ fn reason_in_words(reason: Reason) -> &'static str {
         Reason::JobArrayTaskLimit => "tasks of its array",
         Reason::Licenses => "a license",
         Reason::Reservation => "its reservation",
+        Reason::ReservedForMaintenance => "the end of a maintenance",
+        Reason::PartitionDown => "its partition to open",
         other => other.name(),
     }
 }
@@ -289,5 +328,25 @@ fn array_cell(screen: &Screen, place: Place, field: Field, array: JobId, group: 
             Cell { text, weak, style }
         }
         other => job_cell(screen, other, first),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_dependency_is_shown_in_words() {
+        for (text, words) in [
+            ("afterok:12(unfulfilled)", "12 to complete"),
+            ("afterany:13_*(unfulfilled),afterok:12(unfulfilled)", "13 to end and 1 more"),
+            ("after:12+5(unfulfilled)", "12+5 to start"),
+            ("afternotok:12(unfulfilled)?afterok:9(unfulfilled)", "12 to fail and 1 more"),
+            ("afterok:35(failed)", "35, which did not complete"),
+            ("singleton(unfulfilled)", "jobs of its name"),
+            ("expand:7(unfulfilled)", "expand:7(unfulfilled)"),
+        ] {
+            assert_eq!(dependency_in_words(text), words);
+        }
     }
 }

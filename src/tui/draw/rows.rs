@@ -14,6 +14,8 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::style::{Modifier, Style};
 use ratatui::text::Span;
+use slotd_model::JobState;
+use slotd_model::view::JobView;
 
 /// The maximum width of a bar.
 const MOST_BAR: u16 = 24;
@@ -152,7 +154,9 @@ fn bar(screen: &Screen, pane: &Pane, row: Row, to: &mut Buffer, area: &mut Rect)
     let part = |amount: f64, ink| Segment { amount, style: theme.ink(ink), kind: 0 };
     let (whole, segments) = match row.key {
         Key::Job(id) => {
-            let job = screen.picture.jobs.get(&id).filter(|_| pane.place == Place::Running);
+            // A suspended job says so instead.
+            let runs = |job: &&JobView| job.run.state == JobState::Running;
+            let job = screen.picture.jobs.get(&id).filter(runs);
             let Some(share) = job.and_then(|job| cells::share(screen, job)) else { return };
             let ink = if share >= cells::LATE { Ink::Pending } else { Ink::Running };
             (1.0, vec![part(share.min(1.0), ink)])

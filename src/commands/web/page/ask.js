@@ -174,7 +174,7 @@ export function entered(question, { label, value, hint, yes, send }) {
       );
       by("enter-yes").disabled = false;
       // The dialog has its own hint.
-      if (failed !== undefined) return wrong(failed.split("\n").filter((text) => !/^(hint:|Request aborted)/.test(text)).join("\n"));
+      if (failed !== undefined) return wrong(failed.split("\n").filter((text) => !/^\s*(hint:|Request aborted)/.test(text)).join("\n"));
       dialog.onclose = undefined;
       dialog.close();
       resolve(input.value);

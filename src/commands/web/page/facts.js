@@ -39,6 +39,7 @@ const DURATION = /\b(after|limit of|run for) (?:(\d+)-)?(?:(\d+):)?(\d+):(\d\d)\
 const inUnits = (_, word, days = 0, hours = 0, minutes, secs) =>
   `${word} ${span((((days * 24 + Number(hours)) * 60 + Number(minutes)) * 60 + Number(secs)) * 1000)}`;
 
+const DEPENDENCY = /\b(after\w*):(\d+(?:_\d+)?)(?:_\*)?/g;
 const SECONDS = /\b(\d+) seconds\b/g;
 const inSpan = (_, secs) => span(secs * 1000);
 
@@ -72,9 +73,10 @@ export function reasons({ why, zone_secs: zone, job: row, tasks }) {
     : [];
   const lines = [...array, { key: "says", text: says.join(" ") }];
   why.blockers.forEach((one, i) => {
+    const words = one.text.replace(SECONDS, inSpan).replace(DEPENDENCY, "job $2 ($1)");
     lines.push({
       key: `keeps ${i}`,
-      text: `${one.text.charAt(0).toUpperCase()}${one.text.slice(1)} (${one.reason})`.replace(SECONDS, inSpan),
+      text: `${words.charAt(0).toUpperCase()}${words.slice(1)} (${one.reason})`,
       is_key: true,
     });
     if (one.remedy) lines.push({ key: `change ${i}`, text: `To change this: ${one.remedy}` });

@@ -136,7 +136,7 @@ function update(box, card) {
   }
   say(box.side, card.side);
   const chart = charts.get(card.name);
-  for (const part of [box.hour, box.picture]) part.classList.toggle("skip", !chart);
+  for (const part of [box.hour, box.picture]) attribute(part, "hidden", !chart && "");
   if (chart && box.chart !== chart) trend(box.picture, chart);
   box.chart = chart;
 }

@@ -186,7 +186,9 @@ function updateArray(tr, item, view, before) {
   const { total, waiting } = item.progress;
   if (row.state === "PENDING") {
     reason(tr, row, before);
-    if (waiting < total) tr.why.append(el("span", { class: "dim" }, ` · ${total - waiting} of ${total} done`));
+    const { failed } = item.progress;
+    const words = `${total - waiting} of ${total} ended${failed ? `, ${failed} failed` : ""}`;
+    if (waiting < total) tr.why.append(el("span", { class: failed ? "bad" : "dim" }, ` · ${words}`));
   } else parts(tr, item);
   tr.cpus.tell("", String(row.cpus));
   tr.mem.tell("", memory(row.mem_mb));
@@ -210,7 +212,8 @@ export function update(tr, item, face, view) {
   attribute(tr, "data-selected", is_picked && "");
   const source = face.array ? face.first : row;
   const before = source.reason === "Priority" ? ahead(source) : undefined;
-  const error = hasFailed(row) && !face.array ? errorOf(row, view.redraw) : undefined;
+  // Other failures name their reason.
+  const error = codeOf(row) === "F" && !face.array ? errorOf(row, view.redraw) : undefined;
   const why = source.state === "PENDING" ? sentence(source, before) : (error ?? lineOf(row));
   const sign = face.array ? `${face.version} ${why}` : why;
   const same = tr.source === source && tr.sign === sign && tr.face.inside === inside && tr.face.known === face.known;

@@ -41,7 +41,9 @@ function grid(now, x, [from, to], width, height) {
   const is_free = (time) => Math.abs(x(time) - x(now)) > 48 || now < from || now > to;
   return ticks.flatMap(({ at: time, text }) => [
     svg("line", { class: "grid", x1: x(time), x2: x(time), y1: TOP - 4, y2: height }),
-    ...(is_free(time) ? [svg("text", { x: x(time), y: 16, "text-anchor": "middle" }, text)] : []),
+    ...(is_free(time)
+      ? [svg("text", { x: Math.min(x(time), width - 20), y: 16, "text-anchor": "middle" }, text)]
+      : []),
   ]);
 }
 
