@@ -313,6 +313,12 @@ impl Reader {
         self.line.iter().any(|choice| choice.given.name == name)
     }
 
+    /// Returns whether the directives of a script contain this option.
+    pub fn has_directive(&mut self, directives: &[Directive], name: &str) -> bool {
+        self.directives(directives)
+            .is_ok_and(|list| list.iter().any(|choice| choice.given.name == name))
+    }
+
     /// Refuses `:`, which separates the components of a heterogeneous job. Checks the first
     /// operand, or all operands if `anywhere` is set: Slurm's srun also looks for it in the
     /// command.

@@ -202,18 +202,18 @@ pub fn parse(argv: &[OsString], origin: &Origin, read: Fetch<'_>) -> Result<Sbat
     Ok(sbatch)
 }
 
-/// Checks options that are given beside a script, as in a form. Invalid options are left to the
-/// submission.
+/// Checks options that are given beside a script, as in a form, and those in the script. Invalid
+/// options are left to the submission.
 ///
 /// # Errors
 /// Fails if they name a script of their own, which would replace the other one, if they do not
 /// submit a job, or if they wait for its end.
-pub fn check_beside_script(options: &[String]) -> Result<(), CliError> {
+pub fn check_beside_script(options: &[String], script: &str) -> Result<(), CliError> {
     let argv: Vec<OsString> = std::iter::once("sbatch")
         .chain(options.iter().map(String::as_str))
         .map(Into::into)
         .collect();
-    let reader = match Reader::scan::<Sbatch>(APPLET, &argv) {
+    let mut reader = match Reader::scan::<Sbatch>(APPLET, &argv) {
         Ok(reader) => reader,
         Err(error) if error.code() == 0 => {
             return Err(CliError::error(1, "--help, --usage and --version submit no job"));
@@ -227,14 +227,24 @@ pub fn check_beside_script(options: &[String]) -> Result<(), CliError> {
         );
         return Err(CliError::error(1, text));
     }
-    match ["wrap", "wait"].into_iter().find(|name| reader.has(name)) {
-        Some("wait") => Err(CliError::error(
-            1,
-            "--wait: leave it out: the answer must not wait for the end of the job",
-        )),
-        Some(_) => Err(CliError::error(1, "--wrap: the command would replace the script")),
-        None => Ok(()),
+    if reader.has("wrap") {
+        return Err(CliError::error(1, "--wrap: the command would replace the script"));
     }
+    let directives = slotd_parse::directive::directives(script).unwrap_or_default();
+    for (name, why) in [
+        ("wait", "the answer must not wait for the end of the job"),
+        ("test-only", "it submits no job"),
+    ] {
+        let place = if reader.has(name) {
+            ""
+        } else if reader.has_directive(&directives, name) {
+            "#SBATCH "
+        } else {
+            continue;
+        };
+        return Err(CliError::error(1, format!("{place}--{name}: leave it out: {why}")));
+    }
+    Ok(())
 }
 
 impl Sbatch {

@@ -608,10 +608,17 @@ fn a_script_is_submitted_with_sbatch_options() {
         (&["--wrap=true"], "--wrap"),
         (&["--help"], "--help"),
         (&["-W"], "--wait"),
+        (&["--test-only"], "--test-only: leave it out"),
     ] {
         let refused = web.post("/api/submit", &json!({ "options": options, "script": script }));
         assert_eq!(refused.status, 422, "{refused:?}");
         assert!(refused.text().contains(why), "{refused:?}");
+    }
+    for word in ["-W", "--wait", "--test-only"] {
+        let script = format!("#!/bin/sh\n#SBATCH {word}\ntrue\n");
+        let refused = web.post("/api/submit", &json!({ "options": [], "script": script }));
+        assert_eq!(refused.status, 422, "{refused:?}");
+        assert!(refused.text().contains("#SBATCH --"), "{refused:?}");
     }
     assert_eq!(slotd.line("squeue -h").ok().text(), "");
 }

@@ -401,6 +401,21 @@ def long_queue_is_shown_on_demand(lab, page):
     expect(page.locator("#pending-count")).to_have_text("0")
 
 
+def filter_selects_from_the_whole_queue(lab, page):
+    page.reload()
+    array = lab.submit("-H", "-a", "1-230", "-J", "long", "--wrap", "true")
+    lab.run("scontrol", "update", "jobid=" + ",".join(f"{array}_{task}" for task in range(1, 231)), "comment=own")
+    lab.run("scontrol", "update", f"jobid={array}_229", "jobname=beyond")
+    expect(page.locator("#chips button", has_text="Held")).to_have_text("Held 1+")
+    page.locator("#filter").fill("beyond")
+    expect(page.locator("#pending .row")).to_have_count(1)
+    expect(page.locator("#pending .row")).to_contain_text("beyond")
+    expect(page.locator("#matching")).to_have_text("1 job")
+    page.locator("#filter").fill("")
+    lab.run("scancel", array)
+    expect(page.locator("#pending-count")).to_have_text("0")
+
+
 def array_is_one_row_that_expands(lab, page):
     array = lab.submit("-a", "1-6%1", "-J", "many", "--wrap", "until [ -e all ]; do sleep 0.1; done")
     # Its running and pending tasks are one row.
@@ -987,6 +1002,7 @@ CHECKS = (
     two_pages_agree,
     disconnected_page_catches_up,
     long_queue_is_shown_on_demand,
+    filter_selects_from_the_whole_queue,
     array_is_one_row_that_expands,
     form_submits_a_job,
     log_is_followed_from_its_end,

@@ -147,7 +147,7 @@ async fn sbatch(asked: Submission, first: &[&str]) -> Result<Output, Refused> {
     if options.iter().any(|word| word.contains('\0')) {
         return Err(Refused::bad("an option contains a NUL byte"));
     }
-    sbatch::check_beside_script(&options).map_err(unprocessable)?;
+    sbatch::check_beside_script(&options, &script).map_err(unprocessable)?;
     let mut command = Command::new(SELF);
     // As with the option, the response would only come when the job has ended.
     command.arg("sbatch").args(first).args(options).env_remove("SBATCH_WAIT");

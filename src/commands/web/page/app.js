@@ -24,6 +24,7 @@ let rows = FIRST;
 const view = () => /^#\/(queue|timeline|history|submit|job)(?:\/(.+))?$/.exec(location.hash)?.slice(1) ?? ["queue"];
 
 function more() {
+  if (rows === MOST) return;
   rows = MOST;
   events();
 }

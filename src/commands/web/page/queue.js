@@ -146,7 +146,8 @@ function pickAll(name, is_on) {
   again();
 }
 
-function chips() {
+// `missing` is the number of pending jobs that are not loaded.
+function chips(missing) {
   keyed(
     by("chips"),
     Object.keys(CHIPS),
@@ -170,7 +171,9 @@ function chips() {
       return button;
     },
     (button, name) => {
-      say(button.lastChild, grouped(counts.size(name)));
+      // Jobs that are not loaded are pending or held.
+      const is_least = missing > 0 && (name === "all" || name === "pending" || name === "held");
+      say(button.lastChild, grouped(counts.size(name)) + (is_least ? "+" : ""));
       attribute(button, "aria-pressed", String(chip === name));
     },
   );
@@ -251,8 +254,10 @@ export function show(current, redo, ask) {
   const is_empty = GROUPS.every((group) => !picture[group].length);
   by("no-jobs").hidden = !is_empty;
   for (const id of ["above-jobs", "jobs"]) by(id).hidden = is_empty;
-  chips();
   const missing = picture.waiting_count - picture.pending.length;
+  chips(missing);
+  // The filter and the chips select from all jobs.
+  if (missing > 0 && (items.fits || counts.fits)) ask();
   by("no-match").hidden = !items.fits || GROUPS.some((group) => items[group].length);
   for (const group of Object.values(groups)) {
     const list = listed(group.name);
