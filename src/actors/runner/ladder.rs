@@ -246,6 +246,8 @@ impl RunnerActor {
             | StopCause::Preempted
             | StopCause::NodeDown => self.setup.kill_wait,
         };
+        // As in Slurm: the CPUs of a suspended job may be another's.
+        let grace = if self.ladder.is_suspended() { Duration::ZERO } else { grace };
         end(&live.commands, Some(line), grace, cause == StopCause::TimeLimit, None);
         self.report_stopping(step);
         ctx.run_later(grace, move |actor, _| {
