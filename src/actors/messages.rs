@@ -578,7 +578,11 @@ pub enum RunnerCommand {
         signal: i32,
     },
     /// Send SIGTERM and, after the grace period, SIGKILL to all processes of the job.
-    Stop(StopCause),
+    Stop {
+        cause: StopCause,
+        /// The reservation whose end ends the job.
+        reservation: Option<String>,
+    },
     /// Do the same for one step.
     StopStep(StepId, StopCause),
     /// Forward a command to the watcher of a step.

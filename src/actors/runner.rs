@@ -411,7 +411,10 @@ impl Handler<RunnerCommand> for RunnerActor {
             RunnerCommand::Adopt(m) => self.adopt_job(m, ctx),
             RunnerCommand::LaunchStep(m) => self.launch_step(m, ctx),
             RunnerCommand::Signal { target, signal } => self.signal(target, signal),
-            RunnerCommand::Stop(cause) => self.stop(cause, ctx),
+            RunnerCommand::Stop { cause, reservation } => {
+                self.ladder.ended_reservation = reservation;
+                self.stop(cause, ctx);
+            }
             RunnerCommand::StopStep(step, cause) => {
                 self.stop_step(self.launched_as(step), cause, ctx)
             }

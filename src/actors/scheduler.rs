@@ -304,7 +304,7 @@ impl Actor for SchedulerActor {
             );
         }
         for (job, cause) in self.core.records().unfinished_stops() {
-            self.send_to_runner(job, RunnerCommand::Stop(cause));
+            self.stop(job, cause);
         }
         self.ask_round(ctx);
     }

@@ -8,6 +8,8 @@ use slotd_parse::error::shown;
 use slotd_parse::node_parts;
 use slotd_protocol::answer::Answer;
 use slotd_protocol::request::Request;
+use slotd_render::text::printable;
+use std::borrow::Cow;
 
 #[derive(Debug, clap::Args)]
 #[command(
@@ -63,26 +65,33 @@ fn carry_out(order: NodeOrder) -> Done {
     }
 }
 
+/// Returns a reason with its control characters escaped.
+fn escaped(reason: &str) -> Cow<'_, str> {
+    printable(reason.into(), true)
+}
+
 /// Describes the effect of an order, and everything that is out of use now.
 fn report(order: &NodeOrder, drained: Option<&NodeReason>, outages: &[Outage]) -> String {
     let what = |parts: &NodeParts| {
         if parts.is_empty() { "the host".to_owned() } else { parts.to_string() }
     };
     let mut text = match order {
-        NodeOrder::Drain { reason, parts } => format!("drained {}: {reason}\n", what(parts)),
+        NodeOrder::Drain { reason, parts } => {
+            format!("drained {}: {}\n", what(parts), escaped(reason))
+        }
         NodeOrder::Resume { parts } => format!("resumed {}\n", what(parts)),
     };
     if matches!(order, NodeOrder::Drain { parts, .. } if parts.is_empty()) {
         text += "running jobs continue; no job starts until `slotd resume`\n";
     }
     if let Some(reason) = drained {
-        text += &format!("out of use: the whole host ({})\n", reason.text);
+        text += &format!("out of use: the whole host ({})\n", escaped(&reason.text));
     }
     for outage in outages {
         let shown = if outage.parts.is_empty() {
-            outage.reason.text.clone()
+            escaped(&outage.reason.text).into_owned()
         } else {
-            format!("{} ({})", outage.parts, outage.reason.text)
+            format!("{} ({})", outage.parts, escaped(&outage.reason.text))
         };
         text += &format!("out of use: {shown}\n");
     }
@@ -264,5 +273,20 @@ mod tests {
         let both = report(&drain, Some(&by("a new fan")), &[outage]);
         let lines = "drained CPU 2-3: dust\nout of use: the whole host (a new fan)\nout of use: CPU 2-3 (dust)\n";
         assert_eq!(both, lines);
+    }
+
+    #[test]
+    fn a_reason_cannot_control_the_terminal() {
+        let text = "hot\u{1b}[2J\nout of use: nothing".to_owned();
+        let reason = NodeReason { text, since: Default::default(), user: "a".into(), uid: 1 };
+        let whole = Outage { parts: NodeParts::default(), reason: reason.clone() };
+        let gpu = Outage {
+            parts: NodeParts { gpus: [1].into(), ..whole.parts.clone() },
+            ..whole.clone()
+        };
+        let drain = NodeOrder::Drain { reason: reason.text.clone(), parts: NodeParts::default() };
+        let text = report(&drain, Some(&reason), &[whole, gpu]);
+        assert_eq!(text.matches("hot\\033[2J\\012out of use").count(), 4, "{text}");
+        assert!(!text.contains('\u{1b}') && text.lines().count() == 5, "{text}");
     }
 }

@@ -545,16 +545,95 @@ async fn a_suspended_step_is_stopped_until_it_is_resumed() {
     handle.send(StepCommand::Usage);
     let Some(StepEvent::Usage(usage)) = next(&mut handle).await else { panic!("no usage") };
     assert!(usage.pids.contains(&tasks[0]) && usage.rss_kb > 0);
-    let stopped = async {
-        while slotd_sys::proc::stat(tasks[0]).unwrap().state != b'T' {
-            tokio::task::yield_now().await;
-        }
-    };
-    tokio::time::timeout(TIMEOUT, stopped).await.unwrap();
+    wait_stopped(tasks[0]).await;
     handle.send(StepCommand::Resume);
     let go = lab.path("go");
     tokio::task::spawn_blocking(move || fs::write(go, "x\n")).await.unwrap().unwrap();
     assert_eq!(end_of(&mut handle).await.exit, ExitCode::OK);
+}
+
+/// Returns tasks whose environment has their rank as `R`.
+fn ranks(count: u32) -> Vec<TaskSpec> {
+    let task = |rank: u32| {
+        let env = vec![("R".into(), rank.to_string())];
+        TaskSpec { rank, env, ..TaskSpec::default() }
+    };
+    (0..count).map(task).collect()
+}
+
+/// Waits until the watcher has carried out all earlier commands.
+async fn caught_up(handle: &mut StepHandle) {
+    handle.send(StepCommand::Usage);
+    while !matches!(next(handle).await.expect("the watcher died"), StepEvent::Usage(_)) {}
+}
+
+async fn wait_stopped(pid: i32) {
+    let stopped = async {
+        while slotd_sys::proc::stat(pid).unwrap().state != b'T' {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(TIMEOUT, stopped).await.unwrap();
+}
+
+#[tokio::test]
+async fn no_signal_wakes_a_suspended_step() {
+    let lab = lab();
+    let step = &lab.batch("trap 'echo USR1 >>caught' USR1; mkfifo go; echo >ready; read x <go");
+    let mut handle = lab.launch(step);
+    let (_, tasks) = start_of(&mut handle).await;
+    line_in(&lab.path("ready")).await;
+    handle.send(StepCommand::Suspend);
+    wait_stopped(tasks[0]).await;
+    for signal in [libc::SIGCONT, libc::SIGUSR1, libc::SIGSTOP, libc::SIGCONT] {
+        for target in [SignalScope::BatchShell, SignalScope::Tasks, SignalScope::Processes] {
+            handle.send(StepCommand::Signal { signal, target });
+        }
+    }
+    caught_up(&mut handle).await;
+    assert_eq!(slotd_sys::proc::stat(tasks[0]).unwrap().state, b'T');
+    assert!(!lab.path("caught").exists());
+    handle.send(StepCommand::Resume);
+    line_in(&lab.path("caught")).await;
+    handle.send(StepCommand::KillAll);
+    end_of(&mut handle).await;
+}
+
+#[tokio::test]
+async fn a_stop_signal_to_a_suspended_step_takes_effect_when_it_is_resumed() {
+    let lab = lab();
+    let mut handle = lab.launch(&lab.batch("mkfifo go; echo >ready; read x <go"));
+    let (_, tasks) = start_of(&mut handle).await;
+    line_in(&lab.path("ready")).await;
+    handle.send(StepCommand::Suspend);
+    wait_stopped(tasks[0]).await;
+    let target = SignalScope::Processes;
+    handle.send(StepCommand::Signal { signal: libc::SIGSTOP, target });
+    handle.send(StepCommand::Resume);
+    caught_up(&mut handle).await;
+    wait_stopped(tasks[0]).await;
+    handle.send(StepCommand::Signal { signal: libc::SIGCONT, target });
+    let go = lab.path("go");
+    tokio::task::spawn_blocking(move || fs::write(go, "x\n")).await.unwrap().unwrap();
+    assert_eq!(end_of(&mut handle).await.exit, ExitCode::OK);
+}
+
+#[tokio::test]
+async fn a_suspended_step_that_ends_itself_is_killed_at_once() {
+    let lab = lab();
+    let mut spec = lab.step(&["sh", "-c", "echo $$ >pid$R; exec sleep 600"]);
+    spec.kill_on_bad_exit = true;
+    spec.own_end.grace_ms = 600_000;
+    spec.tasks = ranks(2);
+    let mut handle = lab.launch(&spec);
+    let (_, tasks) = start_of(&mut handle).await;
+    line_in(&lab.path("pid0")).await;
+    line_in(&lab.path("pid1")).await;
+    handle.send(StepCommand::Suspend);
+    wait_stopped(tasks[1]).await;
+    handle.send(StepCommand::Signal { signal: libc::SIGKILL, target: SignalScope::Rank(0) });
+    let record = end_of(&mut handle).await;
+    assert_eq!(record.tasks, [ExitCode::signal(libc::SIGKILL); 2]);
 }
 
 #[tokio::test]
@@ -573,13 +652,7 @@ async fn kill_on_bad_exit_ends_the_step_when_a_task_fails() {
     let mut spec = lab.step(&["sh", "-c", "[ $R = 1 ] && exit 5; exec sleep 600"]);
     spec.kill_on_bad_exit = true;
     spec.own_end.grace_ms = 60_000;
-    spec.tasks = (0..2)
-        .map(|rank| TaskSpec {
-            rank,
-            env: vec![("R".into(), rank.to_string())],
-            ..TaskSpec::default()
-        })
-        .collect();
+    spec.tasks = ranks(2);
     let record = lab.run(&spec).await;
     assert_eq!(record.tasks, [ExitCode::signal(libc::SIGTERM), ExitCode::status(5)]);
 }

@@ -20,10 +20,11 @@
 mod commands;
 mod ending;
 mod starting;
+mod suspension;
 
 use crate::cgroup::StepCgroup;
 use crate::job_files;
-use crate::launch_spec::{LaunchSpec, StepCommand, StepEvent, socket_name};
+use crate::launch_spec::{LaunchSpec, SignalScope, StepCommand, StepEvent, socket_name};
 use crate::meter::{Meter, OverTime, Pace};
 use crate::peer::{Peer, flush, poll, queue_event, send_last};
 use crate::{LaunchError, LaunchFault, job_dirs, launch_lock, pmi, task, wire};
@@ -390,6 +391,8 @@ struct Watcher {
     /// The end of the step's own time limit.
     deadline: Option<Instant>,
     suspended_at: Option<Instant>,
+    /// The last signal that was to stop or continue the processes of the suspended step.
+    held_back: Option<(i32, SignalScope)>,
     timed_out: bool,
     stopped: bool,
     /// The UID of the user who cancelled the job.
@@ -435,6 +438,7 @@ impl Watcher {
             end_noted: false,
             deadline: spec.time_limit_secs.map(|secs| Instant::now() + Duration::from_secs(secs)),
             suspended_at: None,
+            held_back: None,
             timed_out: false,
             stopped: false,
             cancelled_by: None,
@@ -576,6 +580,9 @@ impl Watcher {
     fn client_is_gone(&mut self) {
         self.client = None;
         self.client_gone = true;
+        if self.is_suspended() {
+            return self.begin_killing();
+        }
         // When a batch script ends, its srun dies too, possibly before the daemon's command
         // arrives.
         if !std::mem::replace(&mut self.ending, true) {
@@ -592,14 +599,14 @@ impl Watcher {
     /// Returns when to wake up at the latest.
     fn due(&self) -> Instant {
         match self.deadline {
-            Some(deadline) if self.suspended_at.is_none() => deadline.min(self.pace.next()),
+            Some(deadline) if !self.is_suspended() => deadline.min(self.pace.next()),
             _ => self.pace.next(),
         }
     }
 
     fn limit_is_reached(&self) -> bool {
         let is_over = self.deadline.is_some_and(|deadline| Instant::now() >= deadline);
-        is_over && self.suspended_at.is_none() && self.kill.is_none()
+        is_over && !self.is_suspended() && self.kill.is_none()
     }
 
     /// Returns the ends of the tasks that have ended.
@@ -629,7 +636,7 @@ impl Watcher {
         self.may_stay = false;
         if let Some(mut event) = self.started_event.clone() {
             if let StepEvent::Started { suspended, .. } = &mut event {
-                *suspended = self.suspended_at.is_some();
+                *suspended = self.is_suspended();
             }
             queue_event(&mut self.peer, &event);
             for event in self.task_ends() {

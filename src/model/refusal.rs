@@ -70,6 +70,8 @@ pub enum Refusal {
     Held,
     /// A signal to a job that is not running.
     NotNow,
+    /// A new size for a job that is suspended and lends its CPUs.
+    Suspended,
     NotAnArray,
     /// A relative change of the time limit of a job that has none.
     NoTimeLimit,
@@ -465,6 +467,7 @@ impl fmt::Display for Refusal {
             Refusal::NoScript => "The job has no batch script",
             Refusal::CrontabJob => "Cannot modify scrontab jobs through scontrol",
             Refusal::Held => "Job is in held state, pending scheduler release",
+            Refusal::Suspended => "Job is current suspended, requested operation disabled",
             Refusal::NotNow => "Job can not be altered now, try again later",
             Refusal::NotAnArray => "Job is not an array",
             Refusal::NoTimeLimit => "Job has no time limit to increase or decrease",

@@ -40,6 +40,9 @@ pub struct RunState {
     /// When its processes were first asked to end. Their grace period starts then.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stopped_at: Option<Timestamp>,
+    /// The reservation that it ran in, if the end of the reservation ended the run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ended_reservation: Option<String>,
     /// Its preemption, while its grace time passes or it is suspended, and afterwards.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub preempted: Option<Box<Preempted>>,

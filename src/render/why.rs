@@ -134,7 +134,10 @@ fn running(view: &JobView, ctx: &Ctx) -> Vec<String> {
     )];
     lines.push(
         match (view.run.state, view.request.time_limit_secs, job::end_or_expected(view, ctx)) {
-            (JobState::Completing, ..) => format!("It is ending: {}.", view.run.reason),
+            (JobState::Completing, ..) => match &view.run.ended_reservation {
+                Some(name) => format!("It is ending: its reservation {name} has ended."),
+                None => format!("It is ending: {}.", view.run.reason),
+            },
             (JobState::Suspended, ..) => suspended(view),
             (_, Some(limit), Some(end)) => {
                 format!(
@@ -215,12 +218,13 @@ fn why_ended(view: &JobView, ctx: &Ctx, names: &Names<'_>) -> Option<String> {
     };
     Some(match (run.state, run.reason) {
         (JobState::Ended(End::Completed), _) => return None,
-        (JobState::Ended(End::Timeout), _) => {
-            format!(
+        (JobState::Ended(End::Timeout), _) => match &run.ended_reservation {
+            Some(name) => format!("Its reservation {name} ended."),
+            None => format!(
                 "It reached its time limit of {}.",
                 time::short_limit(view.request.time_limit_secs)
-            )
-        }
+            ),
+        },
         (JobState::Ended(End::OutOfMemory), _) => {
             let Usage { max_rss_kb, .. } = seff::recorded_usage(view);
             let used = (max_rss_kb > 0)
@@ -285,6 +289,25 @@ mod tests {
     use super::*;
     use crate::fixture::{ctx, job, step};
     use slotd_model::StepId;
+
+    #[test]
+    fn the_end_of_its_reservation_is_not_the_time_limit() {
+        let names = Names {
+            signal: &|signal| signal.to_string(),
+            user: &|uid| uid.to_string(),
+            memory_is_enforced: &|| true,
+        };
+        let ended = |job: crate::fixture::JobBuilder| {
+            let job = job.with(|view| view.run.ended_reservation = Some("half".into()));
+            print(&job.build(), None, &ctx(), &names)
+        };
+        let exit = ExitCode::signal(9);
+        let text = ended(job(7, "a").ended(End::Timeout, Reason::TimeLimit, exit, 10, 5));
+        assert!(text.contains("Its reservation half ended.\n"), "{text}");
+        assert!(!text.contains("limit"), "{text}");
+        let text = ended(job(7, "a").with(|view| view.run.state = JobState::Completing));
+        assert!(text.contains("It is ending: its reservation half has ended."), "{text}");
+    }
 
     #[test]
     fn an_escape_in_a_name_does_not_reach_a_terminal() {

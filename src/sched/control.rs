@@ -168,8 +168,7 @@ impl Core {
     }
 
     /// Holds jobs (scontrol hold): pending jobs stay PENDING with the reason JobHeldUser (or
-    /// JobHeldAdmin), and so do jobs that are being stopped for a requeue. Running jobs are ignored
-    /// without an error, as in Slurm.
+    /// JobHeldAdmin). Running jobs go on, and are held when they return to the queue, as in Slurm.
     pub fn hold(&mut self, sel: &JobRef, hold: Hold, cx: &mut Cx) -> Result<Vec<JobId>, Refusal> {
         self.set_hold(sel, hold, cx)
     }
@@ -185,7 +184,7 @@ impl Core {
         for id in self.pick_live(sel, cx)? {
             let Some(job) = self.job(id) else { continue };
             let waits = job.run.state == JobState::Pending;
-            if (waits || is_being_requeued(job)) && job.hold != hold {
+            if job.hold != hold {
                 self.records.edit(id, |job| {
                     job.hold = hold;
                     if hold == Hold::No {

@@ -242,8 +242,7 @@ impl Core {
             self.records.active_jobs().filter(is_inside).map(|job| job.id).collect()
         };
         for id in inside {
-            let text = format!("reservation {}, in which the job ran, has ended", over.name);
-            self.records.edit(id, |job| job.run.system_comment = Some(text));
+            self.records.edit(id, |job| job.run.ended_reservation = Some(over.name.clone()));
             self.stop(id, Reason::TimeLimit, StopCause::TimeLimit, cx);
         }
         let next =

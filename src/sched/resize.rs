@@ -21,7 +21,7 @@ use slotd_model::change::Change;
 use slotd_model::job::ClientProcess;
 use slotd_model::resize::{GivenBack, PartChange};
 use slotd_model::tres::Allocation;
-use slotd_model::{Job, JobId, JobRequest, Refusal, Timestamp, Tres};
+use slotd_model::{Job, JobId, JobRequest, JobState, Refusal, Timestamp, Tres};
 use std::collections::BTreeSet;
 
 /// Returns an allocation extended by another one.
@@ -73,13 +73,16 @@ impl Core {
     ///
     /// # Errors
     /// Fails if its partition has less than that, its size is fixed, or the resources are not free
-    /// now.
+    /// now. Fails for a suspended job whose CPUs others may use, since it could keep only theirs.
     pub(super) fn resized(
         &self,
         job: &Job,
         request: &JobRequest,
         now: Timestamp,
     ) -> Result<(Tres, Option<Part>), Refusal> {
+        if job.run.state == JobState::Suspended && job.run.lends_cpus().is_some() {
+            return Err(Refusal::Suspended);
+        }
         let partition = self
             .resources
             .config()

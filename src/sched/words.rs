@@ -11,7 +11,7 @@ use slotd_model::why::{
     Awaited, Blocker, Holder, QosShortage, ReservationBlock, ReservationBlocks, Shortage, Standing,
     Until, What,
 };
-use slotd_model::{Job, JobId, JobRef, Reason, Timestamp, Tres, counted};
+use slotd_model::{Job, JobId, JobRef, JobState, Reason, Timestamp, Tres, counted};
 use slotd_parse::hours::Zone;
 
 /// The most jobs to name.
@@ -93,6 +93,10 @@ impl Resources {
 
     /// Returns the command that removes the blocker, if there is one.
     fn remedy(&self, job: &Job, reason: Reason, what: &What) -> Option<String> {
+        if job.run.state != JobState::Pending {
+            // It lent its CPUs and waits for the same ones.
+            return None;
+        }
         let label = job.label();
         // scontrol cannot change an entry of a crontab.
         let is_entry = job.request.recurrence.is_some();

@@ -223,6 +223,7 @@ pub(crate) fn any_job(id: u32) -> impl Strategy<Value = Job> {
                     stepped_us: suspended_us as i64 / -3,
                     stopped_at: times[3],
                     suspended_us,
+                    ended_reservation: (restarts % 5 == 1).then(|| format!("r{priority}")),
                     preempted: times[0].filter(|_| restarts % 3 == 0).map(|at| {
                         let (until, by) = (at, JobId(priority));
                         let suspended = (restarts % 2 == 0).then_some(Resumption::ByItself);

@@ -1,6 +1,6 @@
 //! The columns of the lists. All lists have the same columns, so that they line up.
 
-use super::log::shown;
+use super::log::escaped;
 use super::order::Sort;
 use super::pane::{Key, Pane, Row};
 use super::state::Screen;
@@ -153,8 +153,9 @@ impl Screen {
     /// Returns the name as it is shown. An array has a sign, which says whether it is open, and its
     /// number of tasks.
     pub fn name_of(&self, pane: &Pane, row: Row) -> String {
-        let name =
-            |id| self.picture.jobs.get(&id).map(|job| shown(&job.request.name)).unwrap_or_default();
+        let name = |id| {
+            self.picture.jobs.get(&id).map(|job| escaped(&job.request.name)).unwrap_or_default()
+        };
         match row.key {
             Key::Job(id) if row.is_inner => format!("  {}", name(id)),
             Key::Job(id) => name(id),

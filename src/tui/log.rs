@@ -38,13 +38,19 @@ pub fn shown(line: &str) -> String {
     slotd_render::text::printable(last.replace('\t', "    ").into(), true).into_owned()
 }
 
+/// Returns a name or another value with all its control characters escaped.
+pub fn escaped(value: &str) -> String {
+    slotd_render::text::printable(value.replace('\t', "\\011").into(), true).into_owned()
+}
+
 #[cfg(test)]
 mod tests {
-    use super::shown;
+    use super::{escaped, shown};
 
     #[test]
     fn control_characters_are_escaped() {
         assert_eq!(shown("a\tb\u{1b}[2J"), "a    b\\033[2J");
         assert_eq!(shown(" 10%\r 50%\r 99%\r"), " 99%");
+        assert_eq!(escaped("evil\rgood\ta\nb\u{1b}"), "evil\\015good\\011a\\012b\\033");
     }
 }

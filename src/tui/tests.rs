@@ -225,6 +225,24 @@ fn text(screen: &Screen) -> String {
     (0..rows).map(|y| line(y).trim_end().to_owned() + "\n").collect()
 }
 
+#[test]
+fn no_part_of_a_name_is_hidden() {
+    let (_, mut screen) = open(vec![job(31, "evil\rgood\ta\nb").build()], (200, 24));
+    let name = "evil\\015good\\011a\\012b";
+    assert!(text(&screen).contains(name), "{}", text(&screen));
+    press(&mut screen, "\t\n");
+    assert!(text(&screen).starts_with(&format!("job 31 {name} ")), "{}", text(&screen));
+}
+
+#[test]
+fn the_end_of_a_reservation_is_not_the_time_limit() {
+    let exit = ExitCode::signal(9);
+    let ended = job(7, "a").ended(End::Timeout, Reason::TimeLimit, exit, 300, 200);
+    let ended = ended.with(|j| j.run.ended_reservation = Some("half".to_owned())).build();
+    let (_, screen) = open(vec![ended], (200, 24));
+    assert!(text(&screen).contains("reservation half ended after "), "{}", text(&screen));
+}
+
 fn press(screen: &mut Screen, keys: &str) -> Vec<Action> {
     let mut actions = Vec::new();
     for c in keys.chars() {

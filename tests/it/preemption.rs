@@ -1,5 +1,7 @@
 //! Preemption by partition and by QOS: who makes room, how it ends, and what is shown and recorded.
 
+mod suspended;
+
 use slotd_kit::{Slotd, proc};
 use std::fs;
 

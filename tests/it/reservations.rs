@@ -212,6 +212,11 @@ fn jobs_run_before_inside_and_after_a_reservation() {
     assert_eq!(slotd.state(long), "PENDING");
     pass(&slotd, 3600 + 601);
     slotd.wait_state(inside, "TIMEOUT");
+    let reason = "Reservation soon, which this job was running under, has ended";
+    let lines = format!(" DUE TO TIME LIMIT ***\nslurmstepd: error: *** REASON: {reason} ***\n");
+    assert!(slotd.output(inside).ends_with(&lines), "{}", slotd.output(inside));
+    let text = why(&slotd, inside);
+    assert!(text.contains("Its reservation soon ended.") && !text.contains("limit"), "{text}");
     slotd.wait_end(long);
     slotd.expect(
         "squeue -h -o %i|%T|%t|%r|%v",

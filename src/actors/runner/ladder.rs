@@ -61,6 +61,8 @@ pub struct Ladder {
     pub warned: bool,
     pub timed_out: bool,
     pub stopping: Option<StopCause>,
+    /// The reservation whose end ends the job.
+    pub ended_reservation: Option<String>,
     /// The number of OOM kills in the job when its end began.
     pub ooms_before: u64,
     /// How the batch script or the command of the run ended.
@@ -246,6 +248,8 @@ impl RunnerActor {
             | StopCause::Preempted
             | StopCause::NodeDown => self.setup.kill_wait,
         };
+        // As in Slurm: the CPUs of a suspended job may be another's.
+        let grace = if self.ladder.is_suspended() { Duration::ZERO } else { grace };
         end(&live.commands, Some(line), grace, cause == StopCause::TimeLimit, None);
         self.report_stopping(step);
         ctx.run_later(grace, move |actor, _| {
@@ -323,14 +327,25 @@ impl RunnerActor {
         self.setup.outputs.step_stopping.do_send(StepStopping { step, wait_secs });
     }
 
-    /// Returns Slurm's notice, which is written to the output of a job or step being stopped.
+    /// Returns Slurm's notice, which is written to the output of a job or step being stopped. If
+    /// its reservation has ended, a second line says so.
     fn notice(&self, step: Option<StepId>, suffix: &str, now: Timestamp) -> String {
         let what = match step {
             None => format!("JOB {}", self.id),
             Some(step) => format!("STEP {}.{step}", self.id),
         };
         let at = crate::actors::launch_plan::local_iso(now);
-        format!("slurmstepd: error: *** {what} ON {} CANCELLED AT {at}{suffix} ***", self.host.name)
+        let reason = self.ladder.ended_reservation.as_ref().map(|name| {
+            format!(
+                "\nslurmstepd: error: *** REASON: Reservation {name}, which this job was running \
+                 under, has ended ***"
+            )
+        });
+        format!(
+            "slurmstepd: error: *** {what} ON {} CANCELLED AT {at}{suffix} ***{}",
+            self.host.name,
+            reason.unwrap_or_default()
+        )
     }
 }
 

@@ -8,13 +8,18 @@ use slotd_model::resize::PartChange;
 use slotd_model::view::JobView;
 use slotd_model::{Job, JobId, JobRef};
 use slotd_protocol::answer::Answer;
-use slotd_sched::{Cx, Effect};
+use slotd_sched::{Cx, Effect, StopCause};
 use std::collections::HashMap;
 
 impl SchedulerActor {
     pub(super) fn send_to_runner(&mut self, job: JobId, command: RunnerCommand) {
         let make = &self.outputs.runners;
         self.runners.entry(job).or_insert_with(|| make(job)).do_send(command);
+    }
+
+    pub(super) fn stop(&mut self, job: JobId, cause: StopCause) {
+        let reservation = self.core.job(job).and_then(|job| job.run.ended_reservation.clone());
+        self.send_to_runner(job, RunnerCommand::Stop { cause, reservation });
     }
 
     /// `ended` contains the view to announce for each [`Effect::Ended`]. Returns whether a job went
@@ -92,7 +97,7 @@ impl SchedulerActor {
                     self.notify(id, Answer::Granted { view: Box::new(view) });
                 }
             }
-            Effect::Stop { job, cause } => self.send_to_runner(job, RunnerCommand::Stop(cause)),
+            Effect::Stop { job, cause } => self.stop(job, cause),
             Effect::StopStep { step, cause } => {
                 if !self.stop_managed(step.job, step.step, cause) {
                     self.send_to_runner(step.job, RunnerCommand::StopStep(step.step, cause));

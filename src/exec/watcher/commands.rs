@@ -35,27 +35,8 @@ impl Watcher {
                 self.timed_out |= timed_out;
                 notice.iter().for_each(|line| self.notice_end(line));
             }
-            StepCommand::Suspend => {
-                self.suspended_at.get_or_insert_with(Instant::now);
-                // A cgroup freezes as a whole, without any process noticing.
-                if !self.freeze(true) {
-                    signal_all(libc::SIGSTOP);
-                }
-            }
-            StepCommand::Resume => {
-                match self.suspended_at.take() {
-                    Some(since) => {
-                        if let Some(deadline) = &mut self.deadline {
-                            *deadline += since.elapsed();
-                        }
-                        // SIGSTOP may still be pending for some processes, so send SIGCONT to all.
-                        if !self.freeze(false) {
-                            signal_all(libc::SIGCONT);
-                        }
-                    }
-                    None => self.resume_all(),
-                }
-            }
+            StepCommand::Suspend => self.suspend(),
+            StepCommand::Resume => self.resume(),
             StepCommand::KillAll => self.begin_killing(),
             StepCommand::Move { from, to } => {
                 let me = std::process::id() as i32;
@@ -72,7 +53,7 @@ impl Watcher {
         }
     }
 
-    fn freeze(&self, is_frozen: bool) -> bool {
+    pub(super) fn freeze(&self, is_frozen: bool) -> bool {
         self.cgroup.as_ref().is_some_and(|cgroup| cgroup.freeze(is_frozen))
     }
 
@@ -86,7 +67,10 @@ impl Watcher {
         }
     }
 
-    fn signal(&self, signal: i32, target: SignalScope) {
+    pub(super) fn signal(&mut self, signal: i32, target: SignalScope) {
+        if self.holds_back(signal, target) {
+            return;
+        }
         // A reaped task has no PID any more: the number may belong to another process.
         let alive = || self.tasks.iter().filter(|t| t.exit.is_none());
         match target {
@@ -152,7 +136,7 @@ impl Watcher {
     }
 
     /// Ends the step, with or without a daemon: Slurm's line, SIGTERM, and SIGKILL after the grace
-    /// period.
+    /// period. A suspended step gets SIGKILL at once, as in Slurm: its CPUs may be another job's.
     pub(super) fn end_by_itself(&mut self, why: &str) {
         let OwnEnd { node, utc_offset_secs, .. } = &self.spec.own_end;
         let at = iso_time(now(), *utc_offset_secs);
@@ -161,6 +145,9 @@ impl Watcher {
             self.spec.step
         );
         self.notice_end(&line);
+        if self.is_suspended() {
+            return self.begin_killing();
+        }
         if !std::mem::replace(&mut self.ending, true) {
             signal_all(libc::SIGTERM);
         }

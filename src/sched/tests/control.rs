@@ -21,6 +21,29 @@ fn a_held_job_stays_pending_until_it_is_released() {
 }
 
 #[test]
+fn a_hold_of_a_running_or_suspended_job_takes_effect_when_it_is_requeued() {
+    for is_suspended in [false, true] {
+        let mut d = Double::new(1, 1000, 0);
+        let id = d.submit(ask());
+        d.plan();
+        if is_suspended {
+            d.act(|core, cx| core.suspend(&JobRef::job(id), cx)).unwrap();
+        }
+        let state = d.state(id);
+        d.act(|core, cx| core.hold(&JobRef::job(id), Hold::User, cx)).unwrap();
+        assert_eq!((d.state(id), d.stops()), (state, Vec::new()));
+        assert_eq!(d.core.view(id, d.now).unwrap().priority, 0);
+        d.act(|core, cx| core.requeue(&JobRef::job(id), false, &[], cx)).unwrap();
+        d.end(id, EndCause::Stopped, ExitCode::signal(15));
+        d.plan();
+        assert_eq!((d.state(id), d.reason(id)), (JobState::Pending, Reason::JobHeldUser));
+        d.act(|core, cx| core.release(&JobRef::job(id), cx)).unwrap();
+        d.plan();
+        assert_eq!(d.state(id), JobState::Running);
+    }
+}
+
+#[test]
 fn a_gpu_update_sets_count_and_model() {
     let mut d = Double::new(1, 1000, 0);
     let mut host = d.core.config().host.clone();

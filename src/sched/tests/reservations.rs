@@ -185,6 +185,7 @@ fn the_end_stops_jobs_inside_and_holds_those_that_wait() {
     assert!(stopped(&d, runs));
     let job = d.core.job(runs).unwrap();
     assert_eq!((job.run.state, job.run.reason), (JobState::Completing, Reason::TimeLimit));
+    assert_eq!(job.run.ended_reservation.as_deref(), Some("half"));
     let job = d.core.job(waits).unwrap();
     assert_eq!((job.hold, job.request.reservation.clone()), (Hold::Reservation, None));
     assert_eq!(d.reason(waits), Reason::ReservationDeleted);
@@ -210,6 +211,21 @@ fn a_job_that_ended_before_its_reservation_is_completed_whenever_that_is_learned
         assert_eq!(d.state(job), state, "ended after {ended} s");
         assert_eq!(d.core.job(job).unwrap().run.system_comment, None);
     }
+}
+
+#[test]
+fn the_reservation_that_ended_a_run_stays_with_that_run() {
+    let mut d = Double::new(4, 1000, 0);
+    create(&mut d, asked("half", 0, 60, cpus(2))).unwrap();
+    let job = d.submit(inside(ask().cpus(2), "half"));
+    d.plan();
+    at(&mut d, 60);
+    d.end(job, EndCause::Stopped, ExitCode::signal(15));
+    let ended_by = |d: &Double| d.core.job(job).unwrap().run.ended_reservation.clone();
+    assert_eq!(d.state(job), JobState::Ended(End::Timeout));
+    assert_eq!(ended_by(&d).as_deref(), Some("half"));
+    d.act(|core, cx| core.requeue(&JobRef::job(job), false, &[], cx)).unwrap();
+    assert_eq!((d.state(job), ended_by(&d)), (JobState::Pending, None));
 }
 
 #[test]

@@ -289,7 +289,10 @@ fn ended(screen: &Screen, job: &JobView, detailed: &JobView) -> Cell {
             format!("{} after {ran}", (screen.words.signal)(detailed.run.exit.signal))
         }
         End::Failed if exit.status > 0 => format!("exit {} after {ran}", exit.status),
-        End::Timeout => format!("reached its limit of {}", limit.unwrap_or(ran)),
+        End::Timeout => match &detailed.run.ended_reservation {
+            Some(name) => format!("reservation {name} ended after {ran}"),
+            None => format!("reached its limit of {}", limit.unwrap_or(ran)),
+        },
         End::OutOfMemory => format!("out of memory: it had {}", size(job.tres.mem_mb)),
         End::Cancelled if job.run.start.is_none() => "cancelled before its start".to_owned(),
         End::Cancelled => format!("cancelled after {ran}"),

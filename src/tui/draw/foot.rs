@@ -5,7 +5,7 @@ use super::text::{fit, line, words};
 use crate::live::Place;
 use crate::live::picture::label;
 use crate::tui::keys::Spot;
-use crate::tui::log::shown;
+use crate::tui::log::escaped;
 use crate::tui::state::{Screen, Typing};
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
@@ -22,7 +22,7 @@ pub fn filter(screen: &Screen, to: &mut Buffer, area: Rect) {
     let keys = if is_typed { "_   Enter keep  Esc clear" } else { "   Esc clear" };
     let all = [
         ("/".to_owned(), theme.strong()),
-        (shown(&screen.filter), Style::new()),
+        (escaped(&screen.filter), Style::new()),
         (keys.to_owned(), theme.weak()),
     ];
     words(to, area, &all);
@@ -40,7 +40,7 @@ pub fn status(screen: &Screen, to: &mut Buffer, area: Rect) {
         (_, _, Some(message)) => (message.clone(), theme.strong()),
         (None, _, None) => (sentence(screen), Style::new()),
     };
-    line(to, area, 0, &fit(theme, &shown(&text), area.width), style);
+    line(to, area, 0, &fit(theme, &escaped(&text), area.width), style);
 }
 
 /// Returns the progress of a search.

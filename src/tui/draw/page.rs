@@ -4,7 +4,7 @@ use super::foot;
 use super::text::{fill, line, words};
 use crate::live::picture::label;
 use crate::tui::keys::Spot;
-use crate::tui::log::shown;
+use crate::tui::log::{escaped, shown};
 use crate::tui::page::{Page, Part};
 use crate::tui::plot;
 use crate::tui::state::Screen;
@@ -23,7 +23,7 @@ pub fn draw(screen: &Screen, to: &mut Buffer) {
         None => vec![(format!("job {}", page.job), strong)],
         Some(job) => {
             let (_, ink) = badge(job);
-            let name = shown(&format!("job {} {} ", label(job), job.request.name));
+            let name = escaped(&format!("job {} {} ", label(job), job.request.name));
             let state = job.run.state.name().to_owned();
             vec![(name, strong), (state, screen.theme.ink(ink).patch(strong))]
         }
@@ -103,7 +103,7 @@ fn output(screen: &Screen, page: &Page, part: Part, name: &str, to: &mut Buffer,
             Rect { x: x + 1, width: area.width.saturating_sub(1), ..area }
         }
     };
-    heading(screen, page, part, &shown(&text), to, area);
+    heading(screen, page, part, &escaped(&text), to, area);
     for (row, text) in (1..area.height).zip(&log.lines) {
         let text = shown(text);
         let from = text.char_indices().nth(page.left).map_or("", |(at, _)| &text[at..]);

@@ -5,7 +5,7 @@ use super::cells::{self, Cell, cell};
 use super::text::{fill, fit, line};
 use crate::live::Place;
 use crate::tui::columns::{Column, Field};
-use crate::tui::log::shown;
+use crate::tui::log::escaped;
 use crate::tui::order::Sort;
 use crate::tui::pane::{Key, Pane, Row};
 use crate::tui::state::Screen;
@@ -117,7 +117,7 @@ fn draw_row(
         if column.field == Field::Last {
             bar(screen, pane, row, to, &mut area);
         }
-        let (text, mut weak) = (shown(&text), shown(&weak));
+        let (text, mut weak) = (escaped(&text), escaped(&weak));
         let fits = |text: &str| Span::raw(text).width() <= usize::from(area.width);
         if column.field == Field::Last && fits(&text) && !fits(&format!("{text}{weak}")) {
             weak.clear();

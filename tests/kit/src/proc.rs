@@ -50,6 +50,16 @@ pub fn state(pid: i32) -> Option<char> {
     field(pid, 0)?.chars().next()
 }
 
+/// Returns whether the process has a signal that waits to be handled.
+pub fn is_pending(pid: i32, signal: i32) -> bool {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let masks = ["SigPnd:", "ShdPnd:"].map(|key| {
+        let mask = status.lines().find_map(|line| line.strip_prefix(key));
+        mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0)
+    });
+    (masks[0] | masks[1]) & (1 << (signal - 1)) != 0
+}
+
 pub fn parent(pid: i32) -> Option<i32> {
     field(pid, 1)?.parse().ok()
 }

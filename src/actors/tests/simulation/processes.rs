@@ -19,7 +19,7 @@ impl World {
         match command {
             RunnerCommand::Launch(m) => self.launch(m.job),
             RunnerCommand::Adopt(m) => self.adopt(&m.job),
-            RunnerCommand::Stop(cause) => self.stop(job, cause),
+            RunnerCommand::Stop { cause, .. } => self.stop(job, cause),
             RunnerCommand::Suspend => {
                 if let Some(process) = self.process_of(job).filter(|process| process.is_alive()) {
                     process.suspended = Some(process.ends - NOW.get());

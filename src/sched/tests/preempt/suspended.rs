@@ -322,10 +322,37 @@ fn a_suspended_job_names_those_on_its_cpus() {
     let [text] = texts[..] else { panic!("{texts:?}") };
     let expected = format!("waits for 4 CPUs, of which 1 CPU is free; job {urgent} holds 3 CPUs ");
     assert!(text.starts_with(&expected), "{text}");
+    assert_eq!(view.blockers[0].remedy, None);
     d.exit(urgent, 0);
     let mut view = d.core.view(victim, d.now).unwrap();
     d.core.add_blockers(&mut view, d.now);
     assert_eq!(view.blockers, []);
+}
+
+#[test]
+fn the_size_of_a_job_that_lends_its_cpus_is_fixed() {
+    let mut d = tiers(PreemptMode::Suspend, 0);
+    let (victim, urgent) = pair(&mut d, 2);
+    let had = d.core.job(victim).unwrap().run.alloc.clone();
+    for by_user in [false, true] {
+        if by_user {
+            d.act(|core, cx| core.suspend(&JobRef::job(victim), cx)).unwrap();
+        }
+        for update in [Update::NumCpus(2), Update::NumCpus(8)] {
+            let resize = |core: &mut Core, cx: &mut Cx| {
+                core.update(&JobRef::job(victim), std::slice::from_ref(&update), &[], cx)
+            };
+            assert_eq!(d.act(resize), Err(Refusal::Suspended), "{update:?}");
+        }
+    }
+    assert_eq!(d.core.job(victim).unwrap().run.alloc, had);
+    d.exit(urgent, 0);
+    d.act(|core, cx| core.resume(&JobRef::job(victim), cx)).unwrap();
+    let resize = |core: &mut Core, cx: &mut Cx| {
+        core.update(&JobRef::job(victim), &[Update::NumCpus(2)], &[], cx)
+    };
+    assert_eq!(d.act(resize), Ok(vec![victim]));
+    assert_eq!(d.core.job(victim).unwrap().run.alloc.as_ref().unwrap().tres.cpus, 2);
 }
 
 /// The bounds of a partition hold for the jobs that run in it.
