@@ -5,8 +5,8 @@
 //! waits as one transaction (group commit): all submissions that arrive during an fsync share the
 //! next one. A temporary fault (a full disk, a lock, a failed fsync) loses no commit and stops no
 //! job: commits wait and are retried. Only submissions do not wait: their clients have no job ID
-//! yet, and get the fault instead ([`Unstored`], then [`StoreWell`]). It answers submissions by itself
-//! as soon as they are durable, and then puts their scripts into the job directories. It stops with
+//! yet, and get the fault instead ([`Unstored`], then [`StoreWell`]). As soon as a submission is
+//! durable, it answers the client, and then puts the script into the job directory. It stops with
 //! the daemon. If it dies, the daemon exits, since it can promise nothing without the database.
 
 use crate::actors::messages::*;

@@ -1,10 +1,10 @@
 //! The options of a command, as the fields of a struct.
 //!
 //! [`options!`] takes a struct with clap's attributes. clap makes the help, the man page and the
-//! completions from them. The words of a command line do not pass through clap: the macro also makes
-//! the rows of [`Grammar`](crate::args::getopt::Grammar) from the same attributes, and a function
-//! that reads the fields from the options found. Building clap's definition of sbatch and parsing
-//! with it took a fourth of the time of a submission.
+//! completions from them. The words of a command line do not pass through clap: from the same
+//! attributes, the macro also makes the rows of [`Grammar`](crate::args::getopt::Grammar) and a
+//! function that reads the fields from the options found. Without clap, `sbatch --hold` takes
+//! 1.67 ms instead of 1.81 ms (measured in turns on two cores).
 
 use crate::args::value::{BadValue, Parse, Why};
 use slotd_model::read::split_outside_brackets;
