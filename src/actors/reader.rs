@@ -19,6 +19,7 @@ use slotd_model::view::JobView;
 use slotd_model::{Job, JobId, JobRef, StepId};
 use slotd_sched::{EndedJob, view_of, view_without_own_step};
 use slotd_store::{Reader, StoreError};
+use slotd_sys::slice;
 
 /// The maximum number of queries over time windows to run at once.
 const WINDOWS_AT_ONCE: usize = 2;
@@ -90,6 +91,10 @@ impl ReaderActor {
 
 impl Actor for ReaderActor {
     type Context = SyncContext<Self>;
+
+    fn started(&mut self, _: &mut Self::Context) {
+        slice::shorten();
+    }
 }
 
 impl Handler<PastJobs> for ReaderActor {

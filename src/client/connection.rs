@@ -7,7 +7,7 @@ use slotd_protocol::answer::Answer;
 use slotd_protocol::frame::{Decoder, Frame, FrameError, Header};
 use slotd_protocol::request::{Request, Submit};
 use slotd_sys::paths::Paths;
-use slotd_sys::{socket, user};
+use slotd_sys::{slice, socket, user};
 use std::io::{self, Read};
 use std::os::fd::{AsFd, BorrowedFd, RawFd};
 use std::os::unix::net::UnixStream;
@@ -138,6 +138,8 @@ impl Connection {
     pub fn open(paths: &Paths) -> Result<Connection, ClientError> {
         let path = paths.socket();
         let no_daemon = |source| ClientError::NoDaemon { socket: path.clone(), source };
+        // From now on this process mostly waits.
+        slice::shorten();
         let socket = socket::connect(&path).map_err(no_daemon)?;
         let owner = socket::peer_uid(&socket).map_err(no_daemon)?;
         let user = nix::unistd::getuid().as_raw();

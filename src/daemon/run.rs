@@ -29,7 +29,7 @@ use slotd_model::partition::Host;
 use slotd_store::{Reader, Store};
 use slotd_sys::gpus::Places;
 use slotd_sys::paths::Paths;
-use slotd_sys::{aside, memory};
+use slotd_sys::{aside, memory, slice};
 use std::ffi::{OsStr, OsString};
 use std::io;
 use std::os::unix::net::UnixListener;
@@ -92,6 +92,7 @@ fn start(
     adopt::await_launches(paths.root())
         .map_err(failed("cannot wait for the launcher of an earlier daemon"))?;
     let runtime = runtime().map_err(failed("cannot create the runtime"))?;
+    slice::shorten();
     let ended = System::with_tokio_rt(|| runtime).block_on(async {
         let kill_wait = settings.kill_wait;
         let hub = serve(Opened { settings, sources, store, readers, last_commit }, &paths, handed)

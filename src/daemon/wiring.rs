@@ -40,8 +40,8 @@ use slotd_model::job::ClientProcess;
 use slotd_model::notice::Notice;
 use slotd_model::{JobId, Timestamp};
 use slotd_store::{Reader, Store};
-use slotd_sys::clock;
 use slotd_sys::paths::Paths;
+use slotd_sys::{clock, slice};
 use std::cell::{Cell, RefCell};
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -181,7 +181,7 @@ fn start_store(
         growth,
         file_script: Box::new(file_script),
     };
-    StoreActor::start_in_arbiter(&Arbiter::new().handle(), move |_| StoreActor::new(store, outputs))
+    StoreActor::start_in_arbiter(&prompt_thread(), move |_| StoreActor::new(store, outputs))
 }
 
 /// Whether the job directories are on another file system than the database, or are not found.
@@ -214,7 +214,14 @@ fn start_notifier(
 /// Returns the function that starts a runner for each job. Runners have their own thread, since
 /// starting processes takes a while.
 fn runners(setup: RunnerSetup) -> RunnerSeed {
-    runners_on(Arbiter::new().handle(), setup)
+    runners_on(prompt_thread(), setup)
+}
+
+/// Starts a thread for actors that other actors wait for.
+fn prompt_thread() -> ArbiterHandle {
+    let thread = Arbiter::new().handle();
+    thread.spawn_fn(slice::shorten);
+    thread
 }
 
 fn runner_outputs(scheduler: &Addr<SchedulerActor>) -> RunnerOutputs {

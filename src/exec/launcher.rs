@@ -36,7 +36,7 @@ use nix::sys::socket::{AddressFamily, SockFlag, SockType, socketpair};
 use nix::unistd::{ForkResult, fork};
 use slotd_model::ExitRecord;
 use slotd_model::node::HostFault;
-use slotd_sys::{break_point, clock, lock, socket};
+use slotd_sys::{break_point, clock, lock, slice, socket};
 use std::io::{self, Write as _};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
@@ -251,6 +251,7 @@ fn serve(root: &Path, nofile: Option<u64>) -> io::Result<()> {
     let _ = nix::unistd::setsid();
     let _ = nix::unistd::chdir("/");
     let _ = nix::sys::prctl::set_name(c"slotd-launcher");
+    slice::shorten();
     // The kernel reaps children if SIGCHLD is ignored.
     // SAFETY: no handler is set.
     unsafe { signal(Signal::SIGCHLD, SigHandler::SigIgn)? };

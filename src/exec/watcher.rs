@@ -39,7 +39,7 @@ use slotd_model::{ExitCode, ExitRecord, StepId, Timestamp};
 use slotd_protocol::frame::Decoder;
 use slotd_sys::clock::{self, now};
 use slotd_sys::proc::{self, DeadChildrenIo};
-use slotd_sys::{break_point, limits, socket};
+use slotd_sys::{break_point, limits, slice, socket};
 use std::ffi::CStr;
 use std::fs::File;
 use std::io;
@@ -275,6 +275,7 @@ fn listen(path: &Path, process: &mut ProcessState) -> io::Result<UnixListener> {
 fn become_watcher() -> io::Result<()> {
     let _ = nix::unistd::setsid();
     let _ = set_name(HAS_STEP);
+    slice::shorten();
     nix::sys::prctl::set_child_subreaper(true)?;
     let null = std::fs::OpenOptions::new().read(true).write(true).open("/dev/null")?;
     nix::unistd::dup2_stdin(&null)?;

@@ -36,6 +36,7 @@ pub mod paths;
 pub mod proc;
 pub mod program;
 pub mod root_dirs;
+pub mod slice;
 pub mod socket;
 pub mod start;
 pub mod system;
