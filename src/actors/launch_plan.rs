@@ -198,15 +198,13 @@ pub fn batch_launch(
     if is_run {
         set_env.extend(bound_variables(&request.cpu_bind, false, &layout, host));
     }
+    let stale = environment::stale_variables(&env);
     LaunchSpec {
         step: StepKey { job: job.id, step: StepId::Batch },
         run: job.run.restarts,
         job_dir: paths.job_dir(job.id),
         script: (!is_run).then_some(texts.script),
-        unset_env: environment::stale_variables(&env),
-        env,
-        default_env: vec![tmpdir()],
-        set_env,
+        env: environment::merge(&env, &stale, &[tmpdir()], &set_env),
         argv: request.args.clone(),
         work_dir: PathBuf::from(&request.work_dir),
         umask: request.umask,
@@ -261,10 +259,12 @@ pub fn step_launch(
         step: m.step,
         run: job.run.restarts,
         job_dir: paths.job_dir(job.id),
-        env: m.env.clone(),
-        default_env,
-        set_env,
-        unset_env: environment::stale_in_step(hides_gpus),
+        env: environment::merge(
+            &m.env,
+            &environment::stale_in_step(hides_gpus),
+            &default_env,
+            &set_env,
+        ),
         argv: launch.argv[0].clone(),
         work_dir: PathBuf::from(&launch.work_dir),
         umask: launch.umask,

@@ -14,6 +14,8 @@ use slotd_model::tres::Allocation;
 use slotd_model::{ArrayRole, Job, StepId, StepKey};
 use slotd_protocol::request::StepLaunch;
 use slotd_sys::paths::Paths;
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 
 /// Variables, in the order in which they are set.
 pub type Variables = Vec<(String, String)>;
@@ -329,6 +331,48 @@ pub fn task_environment(rank: u32, gpus: Option<&[u32]>, host: &Host) -> Variabl
     vars
 }
 
+/// Returns the environment of a step: `env` without the variables in `unset`, then those of
+/// `defaults` that it lacks, then those of `set`. Each name appears once, with its last value.
+/// `env` and the result consist of `KEY=VALUE` entries, each terminated by a null byte. Other
+/// entries are left out.
+pub fn merge(
+    env: &[u8],
+    unset: &[String],
+    defaults: &[(String, String)],
+    set: &[(String, String)],
+) -> Vec<u8> {
+    let given = env.split(|b| *b == 0).filter_map(|entry| {
+        let at = entry.iter().position(|b| *b == b'=').filter(|at| *at > 0)?;
+        Some((&entry[..at], &entry[at + 1..]))
+    });
+    let given = given.filter(|(name, _)| !unset.iter().any(|unset| unset.as_bytes() == *name));
+    // No text of a job contains a null byte.
+    let set = set.iter().filter(|(_, value)| !value.contains('\0'));
+
+    let mut merged: Vec<(&[u8], &[u8])> = Vec::with_capacity(128);
+    let mut places: HashMap<&[u8], usize> = HashMap::with_capacity(128);
+    let mut put = |name, value, replaces: bool| match places.entry(name) {
+        Entry::Occupied(known) if replaces => merged[*known.get()].1 = value,
+        Entry::Occupied(_) => {}
+        Entry::Vacant(new) => {
+            new.insert(merged.len());
+            merged.push((name, value));
+        }
+    };
+    given.for_each(|(name, value)| put(name, value, true));
+    defaults.iter().for_each(|(name, value)| put(name.as_bytes(), value.as_bytes(), false));
+    set.for_each(|(name, value)| put(name.as_bytes(), value.as_bytes(), true));
+
+    let size = merged.iter().map(|(name, value)| name.len() + value.len() + 2).sum();
+    let mut out = Vec::with_capacity(size);
+    for (name, value) in merged {
+        for part in [name, b"=", value, b"\0"] {
+            out.extend_from_slice(part);
+        }
+    }
+    out
+}
+
 /// Returns the environment of one array task. `env` consists of `KEY=VALUE` entries, each
 /// terminated by a null byte, and may contain values for single tasks: `SLOTD_ARRAY_TASK_7_lr=0.1`
 /// becomes `lr=0.1` in task 7, replacing any other `lr`, and is removed from the other tasks.
@@ -398,6 +442,18 @@ mod tests {
     use slotd_model::run::RunState;
     use slotd_model::{JobId, JobRequest, StepRequest, Timestamp, Tres};
     use std::sync::{Arc, LazyLock};
+
+    #[test]
+    fn each_variable_appears_once_with_its_last_value() {
+        let pair = |n: &str, v: &str| (n.to_string(), v.to_string());
+        let merged = merge(
+            b"A=1\0B=2\0=x\0junk\0A=3\0E=\0X=\xff=z\0",
+            &["B".to_owned()],
+            &[pair("A", "no"), pair("TMPDIR", "/tmp")],
+            &[pair("E", "5"), pair("N", "6"), pair("N", "7"), pair("Z", "\0")],
+        );
+        assert_eq!(merged, b"A=3\0E=5\0X=\xff=z\0TMPDIR=/tmp\0N=7\0");
+    }
 
     fn job() -> Job {
         let request = JobRequest {

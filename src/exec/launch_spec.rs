@@ -24,16 +24,10 @@ pub struct LaunchSpec {
     /// Sent separately from the JSON, since it may be large and need not be UTF-8.
     #[serde(skip)]
     pub script: Option<Vec<u8>>,
-    /// The environment before `set_env`: `KEY=VALUE` entries, each terminated by a null byte. Sent
-    /// separately from the JSON.
+    /// The environment of all tasks: `KEY=VALUE` entries, each name once, each entry terminated by
+    /// a null byte (`environment::merge`). Sent separately from the JSON.
     #[serde(skip)]
     pub env: Vec<u8>,
-    /// Variables that are set only if `env` does not contain them (`TMPDIR`).
-    pub default_env: Vec<(String, String)>,
-    /// Variables on top of `env`. Later ones replace earlier ones.
-    pub set_env: Vec<(String, String)>,
-    /// Variables to remove from `env` before `set_env` is applied.
-    pub unset_env: Vec<String>,
     /// The arguments of the script, or without a script, the command and its arguments.
     pub argv: Vec<String>,
     /// If it cannot be entered, the launch fails.
@@ -86,9 +80,6 @@ impl Default for LaunchSpec {
             job_dir: PathBuf::new(),
             script: None,
             env: Vec::new(),
-            default_env: Vec::new(),
-            set_env: Vec::new(),
-            unset_env: Vec::new(),
             argv: Vec::new(),
             work_dir: PathBuf::from("/"),
             umask: None,
@@ -132,7 +123,8 @@ pub struct TaskSpec {
     pub stdin: Stream,
     pub stdout: Stream,
     pub stderr: Stream,
-    /// Variables of this task only, on top of the step's. `SLURM_TASK_PID` is added automatically.
+    /// Variables of this task only, on top of the step's. Later ones replace earlier ones.
+    /// `SLURM_TASK_PID` is added automatically.
     pub env: Vec<(String, String)>,
     /// The logical CPUs that the task may use; empty means all.
     pub cpus: Vec<u32>,

@@ -4,7 +4,7 @@
 use super::adopt::{self, Adoption};
 use super::launch_spec::{SignalScope, StepEvent, TaskSpec};
 use super::{LaunchSpec, Launcher, StepCommand, StepHandle};
-use super::{job_dirs, job_files, launch_lock, launcher};
+use super::{environment, job_dirs, job_files, launch_lock, launcher};
 use slotd_model::{ExitCode, ExitRecord, Job, JobId, StepId, StepKey, Timestamp};
 use slotd_protocol::request::Stream;
 use slotd_sys::limits;
@@ -183,7 +183,7 @@ async fn a_batch_script_runs_and_its_end_is_reported_and_recorded() {
     let lab = lab();
     let mut spec = lab.batch("echo hello $1 $FOO; exit 3");
     spec.argv = vec!["two words".into()];
-    spec.set_env = vec![("FOO".into(), "bar".into())];
+    spec.env.extend_from_slice(b"FOO=bar\0");
     spec.write_runner = true;
     let mut handle = lab.launch(&spec);
     let (pid, tasks) = start_of(&mut handle).await;
@@ -262,7 +262,7 @@ async fn the_runner_script_reproduces_the_launch() {
     fs::create_dir(lab.path("a dir")).unwrap();
     spec.work_dir = lab.path("a dir");
     spec.argv = vec!["it's".into(), "$HOME \\ \"x\"".into(), String::new()];
-    spec.set_env = vec![("Q".into(), "line one\nline 'two'".into()), ("-x".into(), "1".into())];
+    spec.env.extend_from_slice(b"Q=line one\nline 'two'\0-x=1\0");
     spec.umask = Some(0o027);
     spec.write_runner = true;
     spec.tasks[0].stdout = Stream::File { path: lab.path("deep/er/out put"), append: false };
@@ -480,10 +480,9 @@ fn three_processes(lab: &Lab, until: &str, last: &str) -> LaunchSpec {
     let script = "sleep 600 & s=$!; sh child.sh & trap 'got=1' USR1; echo >ready
         while [ -z \"$got\" ] || [ ! -e \"$UNTIL\" ]; do sleep 0.01; done
         eval \"$LAST\"";
-    LaunchSpec {
-        set_env: vec![("UNTIL".into(), until.into()), ("LAST".into(), last.into())],
-        ..lab.batch(script)
-    }
+    let mut spec = lab.batch(script);
+    spec.env.extend(format!("UNTIL={until}\0LAST={last}\0").into_bytes());
+    spec
 }
 
 #[tokio::test]
@@ -791,13 +790,14 @@ async fn a_step_that_was_never_launched_is_distinguished_from_a_lost_one() {
         ("SLURM_JOB_ID".to_owned(), "7".to_owned()),
         ("SLOTD_ROOT".to_owned(), lab.dir.path().display().to_string()),
     ];
-    spec.set_env = named_by_hand.clone();
-    spec.set_env.push(("SLURM_JOB_START_TIME".to_owned(), "20".to_owned()));
+    let started = ("SLURM_JOB_START_TIME".to_owned(), "20".to_owned());
+    let named = [named_by_hand.clone(), vec![started]].concat();
+    spec.env = environment::merge(&spec.env, &[], &[], &named);
     // A process of the user that uses the job, and one of an earlier run of it.
     let mut user = std::process::Command::new("sleep");
     let mut user = user.arg("1000").envs(named_by_hand).spawn().unwrap();
     let mut earlier = std::process::Command::new("sleep");
-    earlier.envs(spec.set_env.clone()).env("SLURM_JOB_START_TIME", "19");
+    earlier.envs(named).env("SLURM_JOB_START_TIME", "19");
     let mut earlier = earlier.arg("1000").spawn().unwrap();
     let mut handle = lab.launch(&spec);
     let (watcher, _) = start_of(&mut handle).await;

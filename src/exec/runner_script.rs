@@ -68,11 +68,11 @@ fn invocation(spec: &LaunchSpec, task: &TaskSpec) -> Vec<u8> {
         out.extend_from_slice(format!("taskset -c {} ", cpus.join(",")).as_bytes());
     }
     out.extend_from_slice(b"env -i");
-    for (name, value) in task::environment(spec, task) {
+    for entry in task::environment(spec, task) {
         // `env` would parse it as an option.
-        if !name.starts_with(b"-") {
+        if !entry.to_bytes().starts_with(b"-") {
             out.extend_from_slice(b" \\\n  ");
-            out.extend(quote(&[name, b"=".as_slice(), value].concat()));
+            out.extend(quote(entry.to_bytes()));
         }
     }
     out.extend_from_slice(

@@ -11,6 +11,7 @@
 //! ```
 
 use crate::cgroup::ManagedSteps;
+use crate::environment::{self, Variables};
 use crate::job_dirs;
 use crate::job_files::Files;
 use crate::launch_spec::{LaunchSpec, TaskSpec};
@@ -38,9 +39,12 @@ use std::path::{Path, PathBuf};
 /// A request from the manager.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub enum Order {
-    /// The common part of launches, except for the environment, which is that of this process.
-    /// Patterns are numbered in the order received, from 0.
-    Pattern(Box<LaunchSpec>),
+    /// The common part of launches. Their environment is that of this process, with the variables
+    /// `set_env`. Patterns are numbered in the order received, from 0.
+    Pattern {
+        spec: Box<LaunchSpec>,
+        set_env: Variables,
+    },
     Launch(Box<Launch>),
     /// Send a signal to all processes in the groups of this step's tasks.
     Signal {
@@ -206,8 +210,9 @@ impl StepLauncher {
         }
         while let Ok(Some(order)) = wire::next_message(orders) {
             match order {
-                Order::Pattern(spec) => {
-                    self.patterns.push(LaunchSpec { env: self.env.clone(), ..*spec })
+                Order::Pattern { spec, set_env } => {
+                    let env = environment::merge(&self.env, &[], &[], &set_env);
+                    self.patterns.push(LaunchSpec { env, ..*spec })
                 }
                 Order::Launch(launch) => self.launch(*launch),
                 Order::Signal { number, signal } => {

@@ -13,8 +13,8 @@ use nix::unistd::{AccessFlags, Pid, access, dup2_stderr, dup2_stdin, dup2_stdout
 use slotd_model::node::HostFault;
 use slotd_model::rlimits::Rlimit;
 use slotd_sys::fork::{Memory, fork_into};
-use std::collections::HashMap;
-use std::ffi::{CString, OsStr};
+use std::borrow::Cow;
+use std::ffi::{CStr, CString, OsStr};
 use std::fs::{self, OpenOptions};
 use std::io::Write;
 use std::os::fd::{IntoRawFd, RawFd};
@@ -29,41 +29,30 @@ use std::time::Duration;
 const BUSY_TRIES: u32 = 500;
 const BUSY_PAUSE: Duration = Duration::from_millis(10);
 
-/// Names and values, in the order of first appearance.
-pub(super) type Environment<'a> = Vec<(&'a [u8], &'a [u8])>;
+/// `KEY=VALUE` entries with the null bytes that end them.
+pub(super) type Environment<'a> = Vec<Cow<'a, CStr>>;
 
-/// Returns the environment of a task's processes, except `SLURM_TASK_PID`.
+/// Returns the environment of a task's processes, except `SLURM_TASK_PID`: the step's variables
+/// that the task does not replace, and those of the task.
 pub(super) fn environment<'a>(spec: &'a LaunchSpec, task: &'a TaskSpec) -> Environment<'a> {
-    let count = spec.env.iter().filter(|b| **b == 0).count()
-        + spec.default_env.len()
-        + spec.set_env.len()
-        + task.env.len();
-    let mut vars: Environment = Vec::with_capacity(count + 1);
-    let mut places: HashMap<&[u8], usize> = HashMap::with_capacity(count + 1);
-    let mut set = |name: &'a [u8], value: &'a [u8], replace: bool| match places.get(name) {
-        Some(_) if !replace => {}
-        Some(&i) => vars[i].1 = value,
-        None => {
-            places.insert(name, vars.len());
-            vars.push((name, value));
-        }
-    };
-    for entry in spec.env.split(|b| *b == 0) {
-        // An entry without a name or `=` is not a variable.
-        let Some(at) = entry.iter().position(|b| *b == b'=').filter(|at| *at > 0) else { continue };
-        let (name, value) = (&entry[..at], &entry[at + 1..]);
-        if !spec.unset_env.iter().any(|unset| unset.as_bytes() == name) {
-            set(name, value, true);
-        }
-    }
-    for (name, value) in &spec.default_env {
-        set(name.as_bytes(), value.as_bytes(), false);
-    }
-    for (name, value) in spec.set_env.iter().chain(&task.env) {
-        set(name.as_bytes(), value.as_bytes(), true);
-    }
-    vars
+    let is_of_task = |name: &[u8]| task.env.iter().any(|(own, _)| own.as_bytes() == name);
+    let of_step = spec.env.split_inclusive(|b| *b == 0).filter(|entry| {
+        let name = entry.split(|b| *b == b'=').next().unwrap_or_default();
+        name != TASK_PID && !is_of_task(name)
+    });
+    // Only an entry that was cut off has no null byte at its end.
+    let of_step = of_step.filter_map(|entry| CStr::from_bytes_with_nul(entry).ok());
+    let of_task = task.env.iter().enumerate().filter(|(i, (name, _))| {
+        let is_replaced = task.env[i + 1..].iter().any(|(later, _)| later == name);
+        name.as_bytes() != TASK_PID && !is_replaced
+    });
+    let of_task =
+        of_task.filter_map(|(_, (name, value))| CString::new(format!("{name}={value}")).ok());
+    of_step.map(Cow::Borrowed).chain(of_task.map(Cow::Owned)).collect()
 }
+
+/// The variable that a task sets itself.
+const TASK_PID: &[u8] = b"SLURM_TASK_PID";
 
 /// Returns the command of a task: the script with its arguments, the task's own command, or the
 /// step's.
@@ -116,17 +105,16 @@ impl ForkContext<'_> {
 
 /// The program of a task. Owned by the watcher, because a task that shares the watcher's memory
 /// frees nothing when it executes.
-struct Program {
+struct Program<'a> {
     argv: Vec<CString>,
-    env: Vec<CString>,
-    path: Option<Vec<u8>>,
+    env: Environment<'a>,
     file: Option<CString>,
     /// The arguments of `execve`: `argv` and `env`.
     pointers: [Vec<*const libc::c_char>; 2],
 }
 
-impl Program {
-    fn new(context: &ForkContext) -> Result<Program, LaunchError> {
+impl<'a> Program<'a> {
+    fn new(context: &ForkContext<'a>) -> Result<Program<'a>, LaunchError> {
         let c_string = |bytes: Vec<u8>| CString::new(bytes).map_err(|_| LaunchError::ZeroByte);
         let argv: Vec<CString> = command(context.spec, context.task)
             .into_iter()
@@ -135,35 +123,32 @@ impl Program {
         if argv.is_empty() {
             return Err(LaunchError::NoCommand);
         }
-        let vars = environment(context.spec, context.task);
-        let path = vars.iter().find(|(name, _)| name == b"PATH").map(|(_, value)| value.to_vec());
         let ForkContext { spec, task, pmi, .. } = context;
-        let pmi: Vec<(String, String)> = pmi
-            .iter()
-            .flat_map(|end| pmi_variables(spec.step, task.rank, spec.tasks.len(), *end))
-            .collect();
-        let pmi = pmi.iter().map(|(name, value)| (name.as_bytes(), value.as_bytes()));
-        // The values contain no null byte: they come from a list separated by them, or from text
-        // that cannot contain any. One more variable follows.
-        let mut env: Vec<CString> = Vec::with_capacity(vars.len() + pmi.len() + 1);
-        let vars = vars.into_iter().filter(|(name, _)| name != b"SLURM_TASK_PID");
-        env.extend(vars.chain(pmi).filter_map(|(name, value)| {
-            CString::new([name, b"=".as_slice(), value].concat()).ok()
-        }));
-        Ok(Program { argv, env, path, file: None, pointers: [Vec::new(), Vec::new()] })
+        let mut env = environment(spec, task);
+        let pmi =
+            pmi.iter().flat_map(|end| pmi_variables(spec.step, task.rank, spec.tasks.len(), *end));
+        let pmi = pmi.filter_map(|(name, value)| CString::new(format!("{name}={value}")).ok());
+        env.extend(pmi.map(Cow::Owned));
+        Ok(Program { argv, env, file: None, pointers: [Vec::new(), Vec::new()] })
+    }
+
+    fn path(&self) -> Option<&[u8]> {
+        self.env.iter().find_map(|entry| entry.to_bytes().strip_prefix(b"PATH="))
     }
 
     /// Executes the command. Returns only if that fails, with the name for the message and the
     /// error. `is_own` means that slotd wrote the script.
     fn execute(&mut self, is_own: bool) -> (String, Errno) {
-        self.env.extend(CString::new(format!("SLURM_TASK_PID={}", std::process::id())));
+        let own_pid = CString::new(format!("SLURM_TASK_PID={}", std::process::id()));
+        self.env.extend(own_pid.map(Cow::Owned));
         let name = self.argv[0].as_bytes();
-        self.file = if name.contains(&b'/') { None } else { search(name, self.path.as_deref()) };
+        self.file = if name.contains(&b'/') { None } else { search(name, self.path()) };
         let file = self.file.as_ref().unwrap_or(&self.argv[0]);
-        self.pointers = [&self.argv, &self.env].map(|words| {
-            let words = words.iter().map(|word| word.as_ptr());
-            words.chain([std::ptr::null()]).collect()
-        });
+        let null = [std::ptr::null()];
+        self.pointers = [
+            self.argv.iter().map(|word| word.as_ptr()).chain(null).collect(),
+            self.env.iter().map(|entry| entry.as_ptr()).chain(null).collect(),
+        ];
         let [argv, env] = &self.pointers;
         let mut tries = if is_own { BUSY_TRIES } else { 0 };
         let error = loop {
@@ -484,13 +469,6 @@ fn interpreter(file: &Path) -> Option<String> {
 mod tests {
     use super::*;
 
-    fn text(vars: &Environment) -> String {
-        vars.iter()
-            .map(|(n, v)| format!("{}={}", String::from_utf8_lossy(n), String::from_utf8_lossy(v)))
-            .collect::<Vec<_>>()
-            .join(" ")
-    }
-
     #[test]
     fn keys_pressed_before_a_task_has_its_own_group_are_discarded() {
         use nix::sys::signal::raise;
@@ -515,27 +493,28 @@ mod tests {
         .unwrap();
     }
 
-    #[test]
-    fn later_variables_replace_earlier_ones_in_place() {
-        let pair = |n: &str, v: &str| (n.to_string(), v.to_string());
-        let spec = LaunchSpec {
-            env: b"A=1\0B=2\0=x\0junk\0A=3\0E=\0X=y=z\0".to_vec(),
-            unset_env: vec!["B".into()],
-            default_env: vec![pair("A", "no"), pair("TMPDIR", "/tmp")],
-            set_env: vec![pair("E", "5"), pair("N", "6")],
-            ..LaunchSpec::default()
-        };
-        let task = TaskSpec { env: vec![pair("N", "7")], ..TaskSpec::default() };
-        assert_eq!(text(&environment(&spec, &task)), "A=3 E=5 X=y=z TMPDIR=/tmp N=7");
+    fn entries(spec: &LaunchSpec, task: &TaskSpec) -> Vec<Vec<u8>> {
+        environment(spec, task).iter().map(|entry| entry.to_bytes().to_vec()).collect()
     }
 
     #[test]
-    fn a_value_need_not_be_utf8() {
-        let spec = LaunchSpec { env: b"A=\xff\xfe\0".to_vec(), ..LaunchSpec::default() };
-        assert_eq!(
-            environment(&spec, &TaskSpec::default()),
-            [(b"A".as_slice(), b"\xff\xfe".as_slice())]
-        );
+    fn variables_of_a_task_replace_those_of_the_step() {
+        let pair = |n: &str, v: &str| (n.to_string(), v.to_string());
+        let spec = LaunchSpec {
+            env: b"A=1\0NN=2\0N=3\0SLURM_TASK_PID=9\0E=\0X=\xff=z\0CUT=".to_vec(),
+            ..LaunchSpec::default()
+        };
+        let task = TaskSpec {
+            env: vec![
+                pair("N", "7"),
+                pair("M", "no"),
+                pair("SLURM_TASK_PID", "8"),
+                pair("M", "\n"),
+            ],
+            ..TaskSpec::default()
+        };
+        let expected: [&[u8]; 6] = [b"A=1", b"NN=2", b"E=", b"X=\xff=z", b"N=7", b"M=\n"];
+        assert_eq!(entries(&spec, &task), expected);
     }
 
     #[test]

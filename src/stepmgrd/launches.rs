@@ -91,7 +91,7 @@ impl Launches {
             Some(known) => *known,
             None => {
                 let next = self.patterns_sent;
-                orders.push(Order::Pattern(Box::new(self.pattern(&shape, alloc))));
+                orders.push(self.pattern(&shape, alloc));
                 self.patterns_sent += 1;
                 self.patterns.insert(shape, next);
                 next
@@ -116,7 +116,7 @@ impl Launches {
     }
 
     /// Builds the pattern of a shape: Slurm's variables except for the step number.
-    fn pattern(&self, shape: &Shape, alloc: &Allocation) -> LaunchSpec {
+    fn pattern(&self, shape: &Shape, alloc: &Allocation) -> Order {
         let job = &self.job.view.job;
         let per_task = shape.cpus / shape.ntasks.max(1);
         let launch = StepLaunch {
@@ -140,12 +140,12 @@ impl Launches {
             Environment::of(job, &self.job.host, &self.root).step(StepId::Num(0), &launch, alloc);
         set_env.retain(|(name, _)| name != "SLURM_STEP_ID" && name != "SLURM_STEPID");
         set_env.push((SOCKET_VARIABLE.to_owned(), self.socket.to_string_lossy().into_owned()));
-        LaunchSpec {
+        let spec = LaunchSpec {
             step: StepKey { job: job.id, step: StepId::Num(0) },
-            set_env,
             umask: Some(self.umask),
             ..LaunchSpec::default()
-        }
+        };
+        Order::Pattern { spec: Box::new(spec), set_env }
     }
 
     fn task(
