@@ -5,7 +5,7 @@
 use crate::actors::messages::LaunchStep;
 use slotd_exec::LaunchError;
 use slotd_exec::environment::{self, Environment};
-use slotd_exec::launch_spec::{LaunchSpec, MemoryNodes, OwnEnd, TaskSpec};
+use slotd_exec::launch_spec::{JobText, LaunchSpec, MemoryNodes, OwnEnd, TaskSpec};
 use slotd_model::binding::{Bound, CpuBind, GpuBind};
 use slotd_model::change::LaunchTexts;
 use slotd_model::partition::Host;
@@ -210,7 +210,7 @@ pub fn batch_launch(
         umask: request.umask,
         rlimits: request.rlimits.clone(),
         tasks: (0..ntasks).map(task).collect(),
-        job: Some(Box::new(job.without_steps())),
+        job: JobText::of(job),
         broken,
         first_line: job.run.rerun_in_words().map(|words| format!("slotd: the first {words}")),
         write_runner: true,
@@ -277,7 +277,7 @@ pub fn step_launch(
         own_end: own_end(job, host, kill_wait),
         client_fd: launch.client_line,
         // The first launch of a job stores its record. In a batch job, the script was the first.
-        job: is_first_of_allocation(m).then(|| Box::new(job.without_steps())),
+        job: if is_first_of_allocation(m) { JobText::of(job) } else { None },
         ..LaunchSpec::default()
     })
 }

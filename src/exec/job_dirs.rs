@@ -246,6 +246,7 @@ pub fn forget_launch(jobs: &Dir, jobs_dir: &Path, id: JobId) -> io::Result<()> {
 mod tests {
     use super::*;
     use crate::LaunchSpec;
+    use crate::launch_spec::JobText;
     use slotd_model::series::{Series, Span};
     use slotd_model::{ExitCode, ExitRecord, Timestamp};
 
@@ -290,7 +291,7 @@ mod tests {
         };
         let spec = |job| LaunchSpec {
             job_dir: dir.path().to_owned(),
-            job: Some(Box::new(job)),
+            job: JobText::of(&job),
             ..LaunchSpec::default()
         };
         assert!(!was_launched(dir.path()));

@@ -1,7 +1,7 @@
 //! The files of a launch: the script, the exit record, and the output files of the tasks.
 
 use crate::LaunchError;
-use crate::launch_spec::{LaunchSpec, TaskSpec, exit_path};
+use crate::launch_spec::{JobText, LaunchSpec, TaskSpec, exit_path};
 use nix::errno::Errno;
 use serde::{Deserialize, Serialize};
 use slotd_model::series::Series;
@@ -74,7 +74,7 @@ fn put(path: &Path, text: &[u8], mode: u32) -> io::Result<()> {
 /// Records the job of this launch, so that it is known without the database.
 pub(super) fn write_job(spec: &LaunchSpec) -> io::Result<()> {
     let Some(job) = &spec.job else { return Ok(()) };
-    replace(&spec.job_dir.join(JOB), &serde_json::to_vec(job)?, 0o600)
+    replace(&spec.job_dir.join(JOB), job.as_bytes(), 0o600)
 }
 
 /// Deletes the record that [`write_job`] wrote.
@@ -182,7 +182,7 @@ struct RecordFile<'a> {
     #[serde(flatten)]
     record: &'a ExitRecord,
     #[serde(skip_serializing_if = "Option::is_none")]
-    job: Option<&'a Job>,
+    job: Option<&'a JobText>,
     /// The resource usage of the step over time.
     #[serde(skip_serializing_if = "Series::is_empty")]
     over_time: &'a Series,
@@ -201,7 +201,7 @@ pub(super) fn write_record(
     record: &ExitRecord,
     over_time: &Series,
 ) -> io::Result<()> {
-    let file = RecordFile { record, job: spec.job.as_deref(), over_time };
+    let file = RecordFile { record, job: spec.job.as_ref(), over_time };
     replace(&exit_path(&spec.job_dir, spec.step.step), &serde_json::to_vec(&file)?, 0o600)
 }
 

@@ -3,6 +3,7 @@
 //! Data only. `wire` encodes them; `launcher` and `watcher` describe who sends them.
 
 use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
 use slotd_model::rlimits::Rlimits;
 use slotd_model::series::Series;
 use slotd_model::step_request::Mpi;
@@ -57,7 +58,7 @@ pub struct LaunchSpec {
     /// The job, for the first launch in its directory. It is written to `<job_dir>/job.json` or to
     /// the exit record, so that it is known without the database.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub job: Option<Box<Job>>,
+    pub job: Option<JobText>,
     /// The reason why the daemon found that the step cannot be launched. The watcher writes it to
     /// the step's output.
     pub broken: Option<String>,
@@ -98,6 +99,28 @@ impl Default for LaunchSpec {
             write_runner: false,
             client_fd: None,
         }
+    }
+}
+
+/// A job as JSON. The watcher writes it to files without reading it.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct JobText(Box<RawValue>);
+
+impl JobText {
+    /// Returns the text of a job without its steps, or `None` if it has none.
+    pub fn of(job: &Job) -> Option<JobText> {
+        serde_json::value::to_raw_value(&job.without_steps()).ok().map(JobText)
+    }
+
+    pub(crate) fn as_bytes(&self) -> &[u8] {
+        self.0.get().as_bytes()
+    }
+}
+
+impl PartialEq for JobText {
+    fn eq(&self, other: &JobText) -> bool {
+        self.0.get() == other.0.get()
     }
 }
 

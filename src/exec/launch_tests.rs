@@ -2,7 +2,7 @@
 //! adopting them.
 
 use super::adopt::{self, Adoption};
-use super::launch_spec::{SignalScope, StepEvent, TaskSpec};
+use super::launch_spec::{JobText, SignalScope, StepEvent, TaskSpec};
 use super::{LaunchSpec, Launcher, StepCommand, StepHandle};
 use super::{environment, job_dirs, job_files, launch_lock, launcher};
 use slotd_model::{ExitCode, ExitRecord, Job, JobId, StepId, StepKey, Timestamp};
@@ -1023,7 +1023,7 @@ async fn a_watcher_of_a_large_launch_and_a_killed_one_run_no_other_step() {
 async fn short_jobs_are_recorded_in_the_exit_record_and_others_while_they_run() {
     let lab = lab();
     let job = Job { id: JobId(7), ..Job::default() };
-    let spec = |script: &str| LaunchSpec { job: Some(Box::new(job.clone())), ..lab.batch(script) };
+    let spec = |script: &str| LaunchSpec { job: JobText::of(&job), ..lab.batch(script) };
     assert_eq!(lab.run(&spec("exit 0")).await.exit, ExitCode::OK);
     assert_eq!(job_dirs::look(&lab.job_dir()).job, Some(job.clone()));
     fs::remove_dir_all(lab.job_dir()).unwrap();
