@@ -461,6 +461,12 @@ def form_submits_a_job(lab, page):
     expect(form.get_by_label("CPUs per task")).not_to_have_attribute("aria-invalid", "true")
 
 
+def address_that_names_no_job_is_shown_as_it_is(lab, page):
+    page.goto(page.url.split("#")[0] + "#/job/%F0")
+    expect(page).to_have_title("job %F0 · slotd")
+    expect(page.get_by_role("heading", name="Job %F0")).to_be_visible()
+
+
 def log_is_followed_from_its_end(lab, page):
     wrap = "seq 300000; echo >written; until [ -e go ]; do sleep 0.1; done; echo more; echo wrong >&2; until [ -e done ]; do sleep 0.1; done"
     os.mkfifo(lab.work / "written")
@@ -1007,6 +1013,7 @@ CHECKS = (
     filter_selects_from_the_whole_queue,
     array_is_one_row_that_expands,
     form_submits_a_job,
+    address_that_names_no_job_is_shown_as_it_is,
     log_is_followed_from_its_end,
     job_plots_its_usage,
     gpus_of_job_and_host_are_plotted,

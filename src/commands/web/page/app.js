@@ -49,6 +49,15 @@ async function lastDay() {
   show();
 }
 
+// The name of a job in the address. Somebody may have typed it.
+function named(text = "") {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return text;
+  }
+}
+
 // Only one request for the job runs at a time. The last one starts after the last change.
 let looking = false;
 let wanted = false;
@@ -59,7 +68,7 @@ async function refresh() {
   looking = true;
   while (wanted && !document.hidden && view()[0] === "job") {
     wanted = false;
-    await job.show(decodeURIComponent(view()[1]));
+    await job.show(named(view()[1]));
   }
   looking = false;
 }
@@ -101,7 +110,7 @@ function route(event) {
     attribute(link, "aria-current", link.hash === `#/${name}` ? "page" : name === "job" && link.hash === "#/queue");
   }
   menu.close();
-  const target = name === "job" ? decodeURIComponent(what ?? "") : undefined;
+  const target = name === "job" ? named(what) : undefined;
   events(target);
   if (target) job.show(target);
   if (name === "history") history.enter();
