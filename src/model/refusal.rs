@@ -411,6 +411,8 @@ fn no_room(job: JobId, more: &Tres, free: &Tres, in_secs: Option<u64>) -> String
     let fits = more.minus(free) == Tres::ZERO;
     let kept = if fits { ", but reserved for pending jobs" } else { "" };
     let when = match in_secs {
+        // The holder is about to end.
+        Some(0) => "enough will be free at any moment".to_owned(),
         Some(secs) => {
             format!("enough will be free in {}:{:02}:{:02}", secs / 3600, secs / 60 % 60, secs % 60)
         }

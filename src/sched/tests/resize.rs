@@ -129,6 +129,7 @@ fn a_refusal_to_grow_reports_the_free_resources() {
         "job 7 needs 2 CPUs and 100 MB more; 1 CPU and 50 MB are free; enough will be free in 1:02:05; to wait \
          for it: sbatch --dependency=expand:7\nupdate: Requested nodes are busy"
     );
+    assert!(refusal(two, one, Some(0)).contains("; enough will be free at any moment; to wait"));
     assert!(
         refusal(one, two, None)
             .contains("2 CPUs and 100 MB are free, but reserved for pending jobs; it is not known")
