@@ -7,18 +7,22 @@ use std::io::{self, Read, Seek, SeekFrom};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
-/// Opens an output file of a job for reading. Returns `None` if there is no regular file. FIFOs and
-/// devices hold no data for other readers. Below /dev and /proc, the same path may refer to another
-/// file in each process, such as its own standard output.
+/// Returns whether this file holds no data for other readers: it is a FIFO, a device or a socket.
+/// Below /dev and /proc, the same path may refer to another file in each process, such as its own
+/// standard output.
+pub fn keeps_nothing(path: &Path) -> bool {
+    let is_of_process =
+        ["/dev", "/proc"].iter().any(|dir| path.starts_with(dir)) && !path.starts_with("/dev/shm");
+    // A FIFO is not even opened, because its writer would see a reader that disappears at once.
+    is_of_process || std::fs::metadata(path).is_ok_and(|about| !about.is_file())
+}
+
+/// Opens an output file of a job for reading. Returns `None` if there is no regular file.
 ///
 /// # Errors
 /// Fails if the file cannot be opened.
 pub fn open_output(path: &Path) -> io::Result<Option<File>> {
-    if ["/dev", "/proc"].iter().any(|dir| path.starts_with(dir)) && !path.starts_with("/dev/shm") {
-        return Ok(None);
-    }
-    // A FIFO is not even opened, because its writer would see a reader that disappears at once.
-    if std::fs::metadata(path).is_ok_and(|about| !about.is_file()) {
+    if keeps_nothing(path) {
         return Ok(None);
     }
     let flags = libc::O_NONBLOCK | libc::O_NOCTTY;

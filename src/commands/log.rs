@@ -9,6 +9,7 @@ use crate::args::error::CliError;
 use crate::client::connection::ClientError;
 use crate::client::follow::{Follower, Heard, Known, Standing};
 use crate::client::logs::Log;
+use crate::client::tail;
 use crate::client::watch::FileWatch;
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -18,10 +19,10 @@ use slotd_model::view::{JobList, JobView};
 use slotd_model::{JobId, JobRef, JobState, Reason, StepId};
 use slotd_protocol::answer::Answer;
 use slotd_protocol::request::Request;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 #[derive(Debug, clap::Args)]
 #[command(
@@ -80,6 +81,18 @@ pub fn run(args: &LogArgs) -> Done {
     }
     for view in views.iter().filter(|view| !args.follow && view.run.state == JobState::Pending) {
         print_stderr(&format!("slotd: job {} is PENDING and has no output yet\n", view.label()));
+    }
+    let outputs = views
+        .iter()
+        .filter(|view| view.run.start.is_some())
+        .map(|view| Path::new(if args.error { &view.std_err } else { &view.std_out }));
+    for path in
+        outputs.collect::<BTreeSet<_>>().into_iter().filter(|path| tail::keeps_nothing(path))
+    {
+        print_stderr(&format!(
+            "slotd: output goes to {}, which keeps nothing to show\n",
+            path.display()
+        ));
     }
     let is_array = |view: &JobView| view.array_job_id().is_some();
     let labelled = views.len() > 1

@@ -48,6 +48,26 @@ fn log_prints_the_output_of_a_job() {
 }
 
 #[test]
+fn log_names_outputs_that_keep_nothing() {
+    let slotd = Slotd::start();
+    slotd.sh("mkfifo fifo").ok();
+    let piped = slotd.wrap(&["-o", "fifo", "-e", "/dev/null"], "echo out");
+    assert_eq!(slotd.sh("cat fifo").ok().stdout, "out\n");
+    slotd.wait_end(piped);
+    let fifo = slotd.work().join("fifo");
+    let warning =
+        |path: &str| format!("slotd: output goes to {path}, which keeps nothing to show\n");
+    slotd.expect(&format!("slotd log {piped}"), 0, "", &warning(&fifo.display().to_string()));
+    slotd.expect(&format!("slotd log -e {piped}"), 0, "", &warning("/dev/null"));
+    // One line for all tasks of an array, and none for a job that has not started.
+    let array = slotd.submit(&["-W", "-a", "1-3", "-o", "/dev/null", "--wrap", "true"]);
+    slotd.expect(&format!("slotd log {array}"), 0, "", &warning("/dev/null"));
+    let held = slotd.submit(&["-H", "-o", "/dev/null", "--wrap", "true"]);
+    let pending = format!("slotd: job {held} is PENDING and has no output yet\n");
+    slotd.expect(&format!("slotd log {held}"), 0, "", &pending);
+}
+
+#[test]
 fn log_follows_a_job_to_its_end_and_returns_its_exit_code() {
     let slotd = Slotd::start();
     let job = two_streams(&slotd);
