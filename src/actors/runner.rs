@@ -375,7 +375,7 @@ impl Handler<StepNews> for RunnerActor {
                     task_pids.into_iter().filter_map(|pid| u32::try_from(pid).ok()).collect();
                 self.setup.outputs.step_started.do_send(StepStarted { step: self.key(step), pids });
             }
-            // Only clients of steps are told. A batch script has none.
+            // The receiver is the client of a step. A batch script has none.
             Some(StepEvent::TaskEnded { .. }) if step == StepId::Batch => {}
             Some(StepEvent::TaskEnded { rank, exit }) => {
                 self.setup.outputs.task_ended.do_send(TaskEnded {

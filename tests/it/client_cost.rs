@@ -27,12 +27,12 @@ fn simple_commands_are_cheap() {
     let job = || slotd.submit(&["-H", "--wrap", "true"]).to_string();
     let (shown, cancelled) = (job(), [job(), job(), job(), job()]);
     for (line, calls) in [
-        (&["sinfo"][..], 36),
-        (&["squeue", "-j", &shown], 36),
-        (&["scontrol", "show", "job", &shown], 36),
-        (&["scancel"], 36),
+        (&["sinfo"][..], 38),
+        (&["squeue", "-j", &shown], 38),
+        (&["scontrol", "show", "job", &shown], 38),
+        (&["scancel"], 38),
         // Two calls for each parent of the working directory, to find a git work tree.
-        (&["sbatch", "-H", "--wrap", "true"], 82),
+        (&["sbatch", "-H", "--wrap", "true"], 84),
     ] {
         // The first run can find pages outside of the page cache.
         let mut costs = Vec::new();
