@@ -205,7 +205,7 @@ pub fn batch_launch(
         job_dir: paths.job_dir(job.id),
         script: (!is_run).then_some(texts.script),
         env: environment::merge(&env, &stale, &[tmpdir()], &set_env),
-        argv: request.args.clone(),
+        argv: job.args().to_vec(),
         work_dir: PathBuf::from(&request.work_dir),
         umask: request.umask,
         rlimits: request.rlimits.clone(),

@@ -136,7 +136,7 @@ fn chosen(named: &JobRef, views: Vec<JobView>, args: &RetryArgs) -> Result<Vec<J
         let why = format!(
             "job {named} was an allocation of salloc or srun, which has no script to run again"
         );
-        return Err(CliError::error(1, why).hint(&first.request.submit_line));
+        return Err(CliError::error(1, why).hint(first.submit_line()));
     }
     if first.array_job_id().is_none() {
         return if over.is_empty() { Err(not_over(first)) } else { Ok(over) };
@@ -296,8 +296,8 @@ impl Resubmission {
         now: Timestamp,
     ) -> Result<Resubmission, CliError> {
         let Some(first) = views.first() else { return Err(CliError::error(1, "there is no job")) };
-        let (label, mut request) = (number(first), JobRequest::clone(&first.request));
-        if let Some(other) = views.iter().find(|view| *view.request != request) {
+        let (label, mut request) = (number(first), first.whole_request());
+        if let Some(other) = views.iter().find(|view| view.request != first.request) {
             let why = format!(
                 "tasks {} and {} of job {label} have different options",
                 first.label(),

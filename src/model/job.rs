@@ -83,6 +83,28 @@ pub struct FailedLaunches {
     pub faults: u32,
 }
 
+/// The texts of a submission that often differ between jobs that are otherwise alike.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct OwnTexts {
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub submit_line: String,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub args: Vec<String>,
+}
+
+impl OwnTexts {
+    /// Moves the texts out of a request. `None` for an array: its records share the request, and
+    /// with it the texts.
+    pub fn take_out_of(request: &mut JobRequest) -> Option<Box<OwnTexts>> {
+        if request.array.is_some() {
+            return None;
+        }
+        let submit_line = std::mem::take(&mut request.submit_line);
+        Some(Box::new(OwnTexts { submit_line, args: std::mem::take(&mut request.args) }))
+    }
+}
+
 /// A job record: a plain job, the rest of an array, an array task, or an allocation.
 ///
 /// All records of an array share `request`, so that a task costs little more than its own state.
@@ -94,6 +116,9 @@ pub struct Job {
     /// it.
     #[serde(default = "no_request", with = "arc", skip_serializing_if = "is_no_request")]
     pub request: Arc<JobRequest>,
+    /// The texts that are not in `request`, so that jobs that differ only in them share one request.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub own_texts: Option<Box<OwnTexts>>,
     /// The partition that the job runs in. For a pending job: all its partitions, separated by
     /// commas.
     pub partition: String,
@@ -133,6 +158,7 @@ impl Default for Job {
             id: JobId::default(),
             role: ArrayRole::None,
             request: no_request(),
+            own_texts: None,
             partition: String::new(),
             tres: Tres::default(),
             priority: 0,
@@ -180,6 +206,25 @@ impl Job {
         }
     }
 
+    /// Returns the command line that submitted it.
+    pub fn submit_line(&self) -> &str {
+        self.own_texts.as_ref().map_or(&self.request.submit_line, |own| &own.submit_line)
+    }
+
+    /// Returns the arguments of its script or command.
+    pub fn args(&self) -> &[String] {
+        self.own_texts.as_ref().map_or(&self.request.args, |own| &own.args)
+    }
+
+    /// Returns its request, with its own texts.
+    pub fn whole_request(&self) -> JobRequest {
+        JobRequest {
+            submit_line: self.submit_line().to_owned(),
+            args: self.args().to_vec(),
+            ..JobRequest::clone(&self.request)
+        }
+    }
+
     /// Returns the number of the first step that an srun inside the job creates.
     pub fn first_step(&self) -> u32 {
         u32::from(self.request.kind == JobKind::Run)
@@ -224,6 +269,15 @@ impl Job {
         }
     }
 
+    /// Adds a step. Most jobs have only one, and a step is large: a growing vector would reserve
+    /// room for four.
+    pub fn add_step(&mut self, step: Step) {
+        if self.steps.is_empty() {
+            self.steps.reserve_exact(1);
+        }
+        self.steps.push(step);
+    }
+
     /// Copies the record without its steps. A job may have thousands, and copying them for a launch
     /// or a query that ignores them would cost more than all the rest.
     pub fn without_steps(&self) -> Job {
@@ -231,6 +285,7 @@ impl Job {
             id: self.id,
             role: self.role.clone(),
             request: Arc::clone(&self.request),
+            own_texts: self.own_texts.clone(),
             partition: self.partition.clone(),
             tres: self.tres,
             priority: self.priority,
@@ -328,5 +383,62 @@ mod arc {
         d: D,
     ) -> Result<Arc<T>, D::Error> {
         T::deserialize(d).map(Arc::new)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::array::{ArraySpec, TaskSet};
+
+    fn submission(line: &str) -> JobRequest {
+        let args = vec![line.to_owned(), "an argument".to_owned()];
+        JobRequest { submit_line: line.to_owned(), args, ..JobRequest::default() }
+    }
+
+    fn job(mut request: JobRequest) -> Job {
+        let own_texts = OwnTexts::take_out_of(&mut request);
+        Job { own_texts, request: Arc::new(request), ..Job::default() }
+    }
+
+    #[test]
+    fn jobs_that_differ_only_in_their_own_texts_have_equal_requests() {
+        let jobs = ["sbatch a.sh 1", "sbatch a.sh 2"].map(|line| job(submission(line)));
+        assert_eq!(jobs[0].request, jobs[1].request);
+        assert_ne!(jobs[0], jobs[1]);
+        for (job, line) in jobs.iter().zip(["sbatch a.sh 1", "sbatch a.sh 2"]) {
+            assert_eq!((job.submit_line(), job.args()[0].as_str()), (line, line));
+            assert_eq!(job.whole_request(), submission(line));
+            assert_eq!(job.without_steps(), *job);
+            let text = serde_json::to_string(job).unwrap();
+            assert_eq!(serde_json::from_str::<Job>(&text).unwrap(), *job);
+        }
+    }
+
+    #[test]
+    fn an_array_keeps_its_texts_in_the_request_that_its_records_share() {
+        let array = Some(ArraySpec { tasks: TaskSet::one(3), limit: None });
+        let asked = JobRequest { array, ..submission("sbatch -a 3 a.sh") };
+        let job = job(asked.clone());
+        assert_eq!((&job.own_texts, &*job.request), (&None, &asked));
+        assert_eq!((job.submit_line(), job.args().len()), ("sbatch -a 3 a.sh", 2));
+        assert_eq!(job.whole_request(), asked);
+    }
+
+    #[test]
+    fn a_record_of_an_older_version_has_its_texts_in_the_request() {
+        let text = serde_json::to_string(&Job::default()).unwrap();
+        let old: Job = serde_json::from_str(&text).unwrap();
+        let old = Job { request: Arc::new(submission("sbatch old.sh")), ..old };
+        assert_eq!((old.submit_line(), old.args().len()), ("sbatch old.sh", 2));
+    }
+
+    #[test]
+    fn a_single_step_takes_the_memory_of_one() {
+        let mut job = Job::default();
+        job.add_step(Step::started(StepId::Num(0), Timestamp(1)));
+        assert_eq!(job.steps.capacity(), 1);
+        job.add_step(Step::started(StepId::Num(1), Timestamp(2)));
+        assert_eq!(job.steps.len(), 2);
     }
 }

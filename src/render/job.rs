@@ -130,8 +130,7 @@ pub fn allocated_or_asked(job: &JobView) -> Tres {
 /// Returns the script with its arguments, or the command of a `Run`; `None` for `--wrap`, a script
 /// on stdin or an allocation.
 pub fn command(job: &JobView) -> Option<String> {
-    let request = &job.request;
-    let words = request.command.iter().chain(&request.args);
+    let words = job.request.command.iter().chain(job.args());
     let text = words.map(String::as_str).collect::<Vec<_>>().join(" ");
     (!text.is_empty()).then_some(text)
 }

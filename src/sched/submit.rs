@@ -7,7 +7,7 @@ use super::records::Record;
 use super::records::depend::Known;
 use super::types::{Cx, Estimate, Submission};
 use slotd_model::change::{Change, Texts};
-use slotd_model::job::{Client, Hold};
+use slotd_model::job::{Client, Hold, OwnTexts};
 use slotd_model::qos::{self, SUBMIT_LIMIT};
 use slotd_model::request::JobKind;
 use slotd_model::{ArrayRole, Job, JobId, JobRequest, Partition, Refusal, Timestamp, reservation};
@@ -126,6 +126,7 @@ fn new_job(
     Job {
         id,
         role,
+        own_texts: OwnTexts::take_out_of(&mut request),
         partition: admitted.partition,
         tres: admitted.tres,
         priority: admitted.priority,

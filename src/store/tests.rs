@@ -5,7 +5,7 @@ use proptest::option;
 use proptest::prelude::*;
 use slotd_model::array::{ArraySpec, TaskSet};
 use slotd_model::gpu::GpuShare;
-use slotd_model::job::{Client, ClientProcess, FailedLaunches, Hold};
+use slotd_model::job::{Client, ClientProcess, FailedLaunches, Hold, OwnTexts};
 use slotd_model::preempt::{PreemptMode, Preempted, Resumption};
 use slotd_model::request::MemRequest;
 use slotd_model::run::RunState;
@@ -196,13 +196,14 @@ pub(crate) fn any_job(id: u32) -> impl Strategy<Value = Job> {
         option::of((process(), any::<bool>())),
     );
     (request(), role(id), words, hold, times, numbers, held).prop_map(
-        move |(request, role, (partition, reason, state), hold, times, numbers, held)| {
+        move |(mut request, role, (partition, reason, state), hold, times, numbers, held)| {
             let (submit, times, suspended_us) = times;
             let (priority, restarts, next_step, exit, derived_exit, cancelled_by) = numbers;
             let (tres, alloc, usage, steps, client) = held;
             Job {
                 id,
                 role,
+                own_texts: OwnTexts::take_out_of(&mut request),
                 request: Arc::new(request),
                 partition: partition.to_owned(),
                 tres,

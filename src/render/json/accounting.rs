@@ -41,7 +41,7 @@ fn job(j: &JobView, ctx: &Ctx) -> Value {
         "derived_exit_code": exit_code(j.run.derived_exit, j.run.state),
         "kill_request_user": j.run.cancelled_by.map(|uid| uid.to_string()),
         "nodes": or_none_assigned(facts::nodes(j, ctx)), "allocation_nodes": u8::from(j.run.start.is_some()),
-        "required": { "CPUs": j.tres.cpus, "memory": j.tres.mem_mb }, "submit_line": q.submit_line,
+        "required": { "CPUs": j.tres.cpus, "memory": j.tres.mem_mb }, "submit_line": j.submit_line(),
         "working_directory": q.work_dir, "time": job_time(j, seff::recorded_usage(j), ctx),
         "tres": {
             "allocated": facts::allocated(j).map_or(json!([]), |t| tres(&t, true)),

@@ -419,7 +419,7 @@ static FIELDS: &[F] = &[
     text(10, &["State"], state).code("tT").toned(Tone::of_job_cell).brief(),
     text(19, &["Submit"], |r, _| instant(Some(r.step.map_or(r.job.submit, |s| s.start)))).brief(),
     text(20, &["SubmitLine"], |r, _| {
-        r.step.map_or(&r.job.request.submit_line, |s| &s.submit_line).clone().into()
+        r.step.map_or(r.job.submit_line(), |s| &s.submit_line).to_owned().into()
     })
     .yielding(),
     text(10, &["Suspended"], |r, _| {

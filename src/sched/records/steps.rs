@@ -161,7 +161,7 @@ fn new_step(
     if id == StepId::Interactive {
         job.steps.retain(|old| old.id != id);
     }
-    job.steps.push(step.clone());
+    job.add_step(step.clone());
     step
 }
 
@@ -257,7 +257,7 @@ fn record_step(job: &mut Job, step: Step, cx: &mut Cx) {
     } else {
         match place {
             Some(at) => job.steps[at] = step.clone(),
-            None => job.steps.push(step.clone()),
+            None => job.add_step(step.clone()),
         }
     }
     cx.out.changes.push(Change::PutStep { job: job.id, step: Box::new(step) });

@@ -3,6 +3,7 @@
 use super::*;
 use slotd_model::array::TaskSet;
 use slotd_model::job::ClientProcess;
+use std::sync::Arc;
 
 #[test]
 fn a_pending_array_is_one_record_and_its_last_task_has_its_id() {
@@ -34,6 +35,25 @@ fn a_submission_is_found_by_its_process() {
         (of(&d), d.core.records().submitted_by(other)),
         ([None, Some(array), None], Some(plain))
     );
+}
+
+#[test]
+fn submissions_with_other_arguments_share_one_request() {
+    let mut d = Double::new(1, 1000, 0);
+    let with = |n: usize| {
+        let mut ask = ask().held();
+        ask.0.submit_line = format!("sbatch a.sh {n}");
+        ask.0.args = vec![n.to_string()];
+        ask
+    };
+    let jobs: Vec<JobId> = (0..100).map(|n| d.submit(with(n))).collect();
+    let first = &d.core.job(jobs[0]).unwrap().request;
+    for (n, id) in jobs.iter().enumerate() {
+        let job = d.core.job(*id).unwrap();
+        assert!(Arc::ptr_eq(&job.request, first), "job {id}");
+        assert_eq!(job.whole_request().submit_line, format!("sbatch a.sh {n}"));
+        assert_eq!(d.store.jobs[id].args(), [n.to_string()]);
+    }
 }
 
 #[test]
