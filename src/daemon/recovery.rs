@@ -63,10 +63,10 @@ fn take_in_found(
     let known = store.numbers().map_err(unusable(paths))?;
     let waiting = jobs.iter().filter(|job| job.run.state == JobState::Pending);
     let pending: BTreeMap<JobId, &Job> = waiting.map(|job| (job.id, job)).collect();
-    let is_to_look_at = |id: &JobId| {
-        !known.contains(id)
-            || pending.contains_key(id) && job_dirs::was_launched(&paths.job_dir(*id))
-    };
+    let was_launched = job_dirs::launched(&paths.jobs_dir())
+        .map_err(failed(paths.jobs_dir().display().to_string()))?;
+    let is_to_look_at =
+        |id: &JobId| !known.contains(id) || pending.contains_key(id) && was_launched(*id);
     let mut found: Vec<FoundJob> =
         numbers.iter().copied().filter(is_to_look_at).map(|id| look(paths, id)).collect();
     found.sort_unstable_by_key(|found| found.id);

@@ -6,12 +6,14 @@
 
 use crate::job_files::{self, JOB, RUNNER, SCRIPT};
 use crate::{LaunchError, launch_spec};
+use nix::fcntl::AtFlags;
+use nix::unistd::{AccessFlags, faccessat};
 use slotd_model::exit::Trace;
 use slotd_model::series::StepSeries;
 use slotd_model::{Job, JobId, StepId, StepKey};
 use slotd_sys::beneath::{Dir, is_absent};
 use slotd_sys::files::{self, MOST_RECORD};
-use std::fs;
+use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -158,9 +160,21 @@ pub fn over_time(job_dir: &Path, job: JobId, run: Option<u32>) -> Vec<StepSeries
     all
 }
 
-/// Returns whether the job was launched, in this run or an earlier one.
-pub fn was_launched(job_dir: &Path) -> bool {
-    job_dir.join(JOB).exists() || launch_spec::exit_path(job_dir, StepId::Batch).exists()
+/// Returns a function that tells whether a job was launched, in this run or an earlier one. It looks
+/// the files up from the open directory: resolving whole paths for thousands of waiting jobs would
+/// delay the start of the daemon.
+///
+/// # Errors
+/// Fails if the directory of job directories cannot be opened.
+pub fn launched(jobs_dir: &Path) -> io::Result<impl Fn(JobId) -> bool + use<>> {
+    let jobs_dir = File::open(jobs_dir)?;
+    let exists = move |file: PathBuf| {
+        faccessat(&jobs_dir, &file, AccessFlags::F_OK, AtFlags::empty()).is_ok()
+    };
+    Ok(move |id: JobId| {
+        let job_dir = PathBuf::from(id.to_string());
+        exists(job_dir.join(JOB)) || exists(launch_spec::exit_path(&job_dir, StepId::Batch))
+    })
 }
 
 /// Returns the batch script of a job, if it has one.
@@ -283,26 +297,29 @@ mod tests {
 
     #[test]
     fn the_job_of_the_last_run_is_found_even_if_only_in_an_exit_record() {
-        let dir = tempfile::tempdir().unwrap();
+        let jobs = tempfile::tempdir().unwrap();
+        let dir = jobs.path().join("3");
+        fs::create_dir(&dir).unwrap();
+        let was_launched = launched(jobs.path()).unwrap();
         let run = |restarts| {
             let mut job = Job { id: JobId(3), ..Job::default() };
             job.run.restarts = restarts;
             job
         };
         let spec = |job| LaunchSpec {
-            job_dir: dir.path().to_owned(),
+            job_dir: dir.clone(),
             job: JobText::of(&job),
             ..LaunchSpec::default()
         };
-        assert!(!was_launched(dir.path()));
+        assert!(!was_launched(JobId(3)) && !was_launched(JobId(4)));
         job_files::write_record(&spec(run(0)), &ExitRecord::default(), &Series::default()).unwrap();
-        assert!(was_launched(dir.path()));
-        assert_eq!(look(dir.path()).job, Some(run(0)));
+        assert!(was_launched(JobId(3)));
+        assert_eq!(look(&dir).job, Some(run(0)));
         job_files::write_job(&spec(run(1))).unwrap();
-        assert_eq!(look(dir.path()).job, Some(run(1)));
+        assert_eq!(look(&dir).job, Some(run(1)));
         let second = ExitRecord { run: 2, ..ExitRecord::default() };
         job_files::write_record(&spec(run(2)), &second, &Series::default()).unwrap();
-        let found = look(dir.path());
+        let found = look(&dir);
         assert_eq!((found.job, found.steps[0].run), (Some(run(2)), 2));
     }
 
