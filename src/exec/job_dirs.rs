@@ -160,9 +160,9 @@ pub fn over_time(job_dir: &Path, job: JobId, run: Option<u32>) -> Vec<StepSeries
     all
 }
 
-/// Returns a function that tells whether a job was launched, in this run or an earlier one. It looks
-/// the files up from the open directory: resolving whole paths for thousands of waiting jobs would
-/// delay the start of the daemon.
+/// Returns the check whether a job was launched, in this run or an earlier one. It looks files up
+/// from the open directory: resolving whole paths for thousands of waiting jobs would delay the
+/// start of the daemon.
 ///
 /// # Errors
 /// Fails if the directory of job directories cannot be opened.

@@ -177,7 +177,7 @@ pub struct RunFacts {
 
 impl RunFacts {
     pub fn of(job: &Job, now: Timestamp) -> RunFacts {
-        let usage = job.steps.iter().fold(job.run.usage, |sum, step| sum.merge(step.usage));
+        let usage = job.steps.iter().fold(job.run.usage(), |sum, step| sum.merge(step.usage));
         RunFacts {
             submit: job.submit,
             start: job.run.start,

@@ -4,7 +4,7 @@
 use crate::preempt::{Preempted, Resumption};
 use crate::tres::{Allocation, Usage};
 use crate::{ClockBase, End, ExitCode, Job, JobState, Reason, Step, Timestamp, is_default};
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 use std::time::Duration;
 
 /// The state of a run, present or past.
@@ -60,8 +60,9 @@ pub struct RunState {
     /// The job is shrinking: it gives resources back as its steps end.
     #[serde(default, skip_serializing_if = "is_default")]
     pub shrinks: bool,
-    #[serde(default, skip_serializing_if = "is_default")]
-    pub usage: Usage,
+    /// Only present once there is any, since it is large and pending jobs have none.
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "usage_if_any")]
+    pub usage: Option<Box<Usage>>,
     /// The UID of the user who cancelled it, for `CANCELLED by 0`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cancelled_by: Option<u32>,
@@ -85,13 +86,31 @@ pub struct Run {
     pub steps: Vec<Step>,
 }
 
+/// Older versions stored the usage of a run that had used nothing.
+fn usage_if_any<'de, D: Deserializer<'de>>(d: D) -> Result<Option<Box<Usage>>, D::Error> {
+    let usage = Usage::deserialize(d)?;
+    Ok((usage != Usage::default()).then(|| Box::new(usage)))
+}
+
 impl RunState {
     /// Ends the run. `exit` and `usage` come from its processes.
     #[must_use]
     pub fn ended_as(self, exit: ExitCode, usage: Usage, end: Timestamp) -> RunState {
-        let mut run = RunState { exit, usage: self.usage.merge(usage), ..self };
+        let mut run = RunState { exit, ..self };
+        run.add_usage(usage);
         run.end_at(end);
         run
+    }
+
+    /// Returns the resources that the run has used so far.
+    pub fn usage(&self) -> Usage {
+        self.usage.as_deref().copied().unwrap_or_default()
+    }
+
+    pub fn add_usage(&mut self, more: Usage) {
+        if more != Usage::default() {
+            self.usage = Some(Box::new(self.usage().merge(more)));
+        }
     }
 
     /// Records the end. The end is never shown before the start, even if the clock was set back

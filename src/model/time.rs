@@ -47,7 +47,10 @@ impl Timestamp {
 
 /// A boot of the machine. Processes, sockets and monotonic times are meaningless in another boot.
 /// All zeros means unknown.
+///
+/// Packed, since the alignment of its number would make every job larger.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+#[repr(Rust, packed(8))]
 pub struct BootId(pub u128);
 
 impl BootId {
@@ -60,7 +63,7 @@ impl BootId {
 /// Prints the digits of the kernel's text, without dashes.
 impl fmt::Display for BootId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:032x}", self.0)
+        write!(f, "{:032x}", { self.0 })
     }
 }
 

@@ -467,7 +467,7 @@ mod tests {
             .with(|j| {
                 j.tres = tres;
                 j.run.alloc = Some(Allocation { tres, ..Allocation::default() }.into());
-                j.run.usage = usage;
+                j.run.usage = Some(Box::new(usage));
             })
             .build()
     }

@@ -10,7 +10,7 @@ use std::fmt::Write as _;
 /// job's own figures if it had no steps.
 pub fn recorded_usage(job: &JobView) -> Usage {
     if job.steps.is_empty() {
-        job.run.usage
+        job.run.usage()
     } else {
         job.steps.iter().fold(Usage::default(), |sum, step| sum.merge(step.usage))
     }
@@ -187,12 +187,12 @@ mod tests {
         job.with(|j| {
             j.tres = TRES;
             j.run.alloc = Some(Allocation { tres: TRES, ..Allocation::default() }.into());
-            j.run.usage = Usage {
+            j.run.add_usage(Usage {
                 max_rss_kb: 512 * 1024,
                 user_us: 50_000_000,
                 system_us: 10_000_000,
                 ..Usage::default()
-            };
+            });
         })
         .build()
     }
@@ -294,7 +294,7 @@ mod tests {
             view.steps
                 .push(Step { usage, ..step(id, "s", End::Completed, ExitCode::OK, 0, Some(9)) });
         }
-        view.run.usage = used(1024, 1_000_000);
+        view.run.usage = Some(Box::new(used(1024, 1_000_000)));
         let text = print(&view, &recorded_usage(&view), &ctx());
         assert!(
             text.contains("CPU Utilized: 00:00:40\n")

@@ -274,7 +274,7 @@ impl Core {
     ) {
         self.records.close_steps(id, ending.state, ended, cx);
         self.records.set_end(id, &ending, ended);
-        self.records.edit(id, |job| job.run.usage = job.run.usage.merge(usage));
+        self.records.edit(id, |job| job.run.add_usage(usage));
         if self.transition(id, JobState::Ended(ending.state), cx.now) {
             self.records.save(id, cx);
             self.refuse_waiting_steps(id, cx);

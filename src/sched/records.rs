@@ -22,10 +22,9 @@ pub(crate) use waits::{Outlook, Status, Waits};
 use super::ending::Ending;
 use super::line::queue::Place;
 use super::types::Cx;
-use index::{Facts, NameGroup};
+use index::{ClientKey, Facts, NameGroup};
 use requests::Requests;
 use slotd_model::change::{Change, Texts};
-use slotd_model::job::ClientProcess;
 use slotd_model::{ClockBase, Job, JobId, JobRequest, JobState, Timestamp};
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
@@ -64,7 +63,7 @@ pub struct Records {
     live: usize,
     recurring: usize,
     /// The records by the process that submitted them, or that holds their allocation now.
-    clients: BTreeSet<(ClientProcess, JobId)>,
+    clients: BTreeSet<ClientKey>,
     /// For each partition, the running jobs, and the pending jobs and array tasks.
     loads: HashMap<String, (u64, u64)>,
     /// For each QOS, the running and pending jobs and array tasks.

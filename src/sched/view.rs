@@ -43,7 +43,7 @@ pub(crate) fn own_step(job: &Job) -> Option<Step> {
         end: job.run.end,
         exit,
         alloc,
-        usage: job.run.usage,
+        usage: job.run.usage(),
         overlap: true,
         suspended_us: job.run.suspended_us,
         clock: job.run.clock,

@@ -294,7 +294,9 @@ mod tests {
             alloc: Some(
                 Allocation { cpu_ids: vec![0, 1], gpu_ids: vec![1], ..alloc(2, 1024, 1) }.into(),
             ),
-            usage: usage(70, 80, 90, TaskUsage { pages: SPREAD, ..TaskUsage::default() }),
+            usage: Some(
+                usage(70, 80, 90, TaskUsage { pages: SPREAD, ..TaskUsage::default() }).into(),
+            ),
             system_comment: Some("it's \"quoted\"".to_owned()),
             ..RunState::default()
         }

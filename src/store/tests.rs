@@ -237,7 +237,7 @@ pub(crate) fn any_job(id: u32) -> impl Strategy<Value = Job> {
                     rerun_after: (restarts == 1).then_some(End::Failed),
                     alloc: alloc.map(Box::new),
                     shrinks: restarts % 2 == 1,
-                    usage,
+                    usage: (usage != Usage::default()).then(|| Box::new(usage)),
                     cancelled_by,
                     system_comment: cancelled_by.map(|by| format!("words {by}")),
                 },

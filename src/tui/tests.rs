@@ -203,7 +203,7 @@ fn mixed() -> Vec<JobView> {
         done(18, 0),
         done(19, 1),
     ];
-    jobs[7].run.usage = Usage { max_rss_kb: 51_200, user_us: 50_000_000, ..Usage::default() };
+    jobs[7].run.add_usage(Usage { max_rss_kb: 51_200, user_us: 50_000_000, ..Usage::default() });
     jobs
 }
 

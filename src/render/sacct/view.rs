@@ -235,7 +235,7 @@ mod tests {
                 .ended(done, Reason::None, ok, 9, 8)
                 .with(|j| {
                     j.run.derived_exit = ExitCode::status(7);
-                    j.run.usage = script.usage;
+                    j.run.usage = Some(Box::new(script.usage));
                 })
                 .step(script)
                 .step(two(step(StepId::Num(0), "true", done, ok, 9, Some(9)), 2))

@@ -233,7 +233,8 @@ fn additions(r: &mut Record, j: &JobView, ctx: &Ctx) {
     r.word("AllocTRES", facts::or_null(allocated.as_deref()));
     // The size to which the job shrinks as its steps end.
     r.word_if("PendingTRES", j.run.shrinks.then(|| tres::scontrol(&j.tres, ctx.units)));
-    let peak = j.steps.iter().fold(j.run.usage.max_rss_kb, |peak, s| peak.max(s.usage.max_rss_kb));
+    let peak =
+        j.steps.iter().fold(j.run.usage().max_rss_kb, |peak, s| peak.max(s.usage.max_rss_kb));
     r.word("MaxRSS", size::kib(peak, ctx.units));
     if j.request.kind == JobKind::Batch {
         // Shows which of the two meanings of `-n` in a batch job applies.

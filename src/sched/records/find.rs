@@ -2,6 +2,7 @@
 
 use super::Records;
 use super::array::covers;
+use super::index::client_key;
 use crate::types::StopCause;
 use slotd_model::job::ClientProcess;
 use slotd_model::query::{JobQuery, names_record};
@@ -147,8 +148,9 @@ impl Records {
 
     /// Returns the job in memory that this process submitted (for an array, the array's ID).
     pub fn submitted_by(&self, process: ClientProcess) -> Option<JobId> {
-        let own = (process, JobId(0))..=(process, JobId(u32::MAX));
-        let job = self.clients.range(own).next().and_then(|(_, id)| self.job(*id))?;
+        let own = client_key(process, JobId(0))..=client_key(process, JobId(u32::MAX));
+        let mut jobs = self.clients.range(own).filter_map(|(_, _, id)| self.job(*id));
+        let job = jobs.find(|job| job.client.is_some_and(|client| client.process == process))?;
         Some(job.array_job_id().unwrap_or(job.id))
     }
 

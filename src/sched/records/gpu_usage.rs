@@ -2,7 +2,7 @@
 
 use super::Records;
 use slotd_model::gpu::{GpuReading, GpuShare};
-use slotd_model::tres::{Allocation, GpuUsage};
+use slotd_model::tres::{Allocation, GpuUsage, Usage};
 use slotd_model::{Job, JobId, JobState, StepId, StepKey, Timestamp};
 
 impl Records {
@@ -42,7 +42,7 @@ impl Records {
             self.edit(id, |job| {
                 let alloc = job.run.alloc.as_ref();
                 if let Some(sample) = alloc.and_then(|alloc| sample(id, alloc, readings)) {
-                    job.run.usage.gpu = job.run.usage.gpu.merge(sample);
+                    job.run.add_usage(Usage { gpu: sample, ..Usage::default() });
                 }
                 for step in job.steps.iter_mut().filter(|step| !step.state.is_terminal()) {
                     if let Some(sample) = sample(id, &step.alloc, readings) {

@@ -97,7 +97,7 @@ impl Records {
         if state.is_active() {
             self.active.insert(id);
         }
-        self.clients.extend(facts.client.map(|client| (client, id)));
+        self.clients.extend(facts.client.map(|client| client_key(client, id)));
         let Some(array) = facts.array else { return };
         let spec = request.array.as_ref();
         let group = self.arrays.entry(array).or_insert_with(|| ArrayGroup {
@@ -158,7 +158,7 @@ impl Records {
         }
         self.active.remove(&id);
         if let Some(client) = facts.client {
-            self.clients.remove(&(client, id));
+            self.clients.remove(&client_key(client, id));
         }
         let Some(group) = facts.array.and_then(|array| self.arrays.get_mut(&array)) else { return };
         group.records.remove(&id);
@@ -230,6 +230,14 @@ impl Records {
             ArrayRole::None => {}
         }
     }
+}
+
+/// A record by the process that submitted it. The boot is left out: it would triple the size, and a
+/// process with the same PID and start time under another boot is an exception.
+pub(super) type ClientKey = (u64, u32, JobId);
+
+pub(super) fn client_key(client: ClientProcess, id: JobId) -> ClientKey {
+    (client.start_ticks, client.pid, id)
 }
 
 fn take_one(counts: &mut BTreeMap<JobId, u32>, id: JobId) {

@@ -1,7 +1,7 @@
 //! Invariants of the indexes, which the tests check after each step.
 
 use super::Records;
-use super::index::Facts;
+use super::index::{Facts, client_key};
 use slotd_model::qos;
 use slotd_model::{ArrayRole, Job};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -65,7 +65,7 @@ impl Records {
 
     /// Checks that the client index lists exactly the records with a client.
     fn check_clients(&self) -> Result<(), String> {
-        let of = |job: &Job| job.client.map(|client| (client.process, job.id));
+        let of = |job: &Job| job.client.map(|client| client_key(client.process, job.id));
         let indexed: BTreeSet<_> = self.jobs().filter_map(of).collect();
         if indexed == self.clients {
             return Ok(());

@@ -29,6 +29,8 @@ fn a_submission_is_found_by_its_process() {
     d.cancel(&tasks_of(array, &[2, 3])).unwrap();
     let of = |d: &Double| [1, 2, 3].map(|pid| d.core.records().submitted_by(process(pid)));
     assert_eq!(of(&d), [Some(plain), Some(array), None]);
+    let rebooted = ClientProcess { boot: BootId(9), ..process(1) };
+    assert_eq!(d.core.records().submitted_by(rebooted), None);
     let other = process(7);
     d.act(|core, cx| core.set_holder(plain, other, cx));
     assert_eq!(

@@ -174,7 +174,7 @@ fn gpu_usage_is_sampled_while_jobs_hold_gpus() {
     }
     assert_eq!(pauses, [1, 1, 2, 4, 8, 10]);
     d.exit(job, 0);
-    let used = d.core.job(job).unwrap().run.usage.gpu;
+    let used = d.core.job(job).unwrap().run.usage().gpu;
     assert_eq!((used.readings, used.busy_max, used.mem_max_mb), (6, 100, 30));
     assert_eq!(
         d.core.next_due(),
