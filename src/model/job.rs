@@ -96,12 +96,12 @@ pub struct OwnTexts {
 impl OwnTexts {
     /// Moves the texts out of a request. `None` for an array: its records share the request, and
     /// with it the texts.
-    pub fn take_out_of(request: &mut JobRequest) -> Option<Box<OwnTexts>> {
+    pub fn take_out_of(request: &mut JobRequest) -> Option<Arc<OwnTexts>> {
         if request.array.is_some() {
             return None;
         }
         let submit_line = std::mem::take(&mut request.submit_line);
-        Some(Box::new(OwnTexts { submit_line, args: std::mem::take(&mut request.args) }))
+        Some(Arc::new(OwnTexts { submit_line, args: std::mem::take(&mut request.args) }))
     }
 }
 
@@ -114,11 +114,12 @@ pub struct Job {
     pub role: ArrayRole,
     /// The request as submitted, whole array included: `SLURM_ARRAY_TASK_COUNT` and the like need
     /// it.
-    #[serde(default = "no_request", with = "arc", skip_serializing_if = "is_no_request")]
+    #[serde(default = "no_request", skip_serializing_if = "is_no_request")]
     pub request: Arc<JobRequest>,
     /// The texts that are not in `request`, so that jobs that differ only in them share one request.
+    /// Views of the job share them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub own_texts: Option<Box<OwnTexts>>,
+    pub own_texts: Option<Arc<OwnTexts>>,
     /// The partition that the job runs in. For a pending job: all its partitions, separated by
     /// commas.
     pub partition: String,
@@ -365,24 +366,6 @@ impl Job {
     /// Returns the number of tasks that may still start from this record.
     pub fn pending_tasks(&self) -> usize {
         if self.run.state == JobState::Pending { self.weight() } else { 0 }
-    }
-}
-
-mod arc {
-    use serde::{Deserialize, Deserializer, Serialize, Serializer};
-    use std::sync::Arc;
-
-    pub(crate) fn serialize<T: Serialize, S: Serializer>(
-        value: &Arc<T>,
-        s: S,
-    ) -> Result<S::Ok, S::Error> {
-        T::serialize(value, s)
-    }
-
-    pub(crate) fn deserialize<'de, T: Deserialize<'de>, D: Deserializer<'de>>(
-        d: D,
-    ) -> Result<Arc<T>, D::Error> {
-        T::deserialize(d).map(Arc::new)
     }
 }
 
