@@ -69,8 +69,9 @@ impl Follower {
         }
     }
 
-    /// Limits how often changes are reported. Changes in between are merged. The caller must then
-    /// use [`Self::rest`] and [`Self::go_on`].
+    /// Limits how often changes are reported. Changes in between are merged. A caller that polls
+    /// [`Self::fd`] itself must then use [`Self::rest`] and [`Self::go_on`]. With [`Duration::MAX`],
+    /// only the first notification of each daemon is reported.
     #[must_use]
     pub fn with_pause(self, pause: Duration) -> Follower {
         Follower { pause, ..self }
@@ -122,6 +123,11 @@ impl Follower {
             let _ = conn.send(question, &[]);
             self.has_question = true;
         }
+    }
+
+    /// Returns whether the daemon has yet to answer a request of [`Self::ask`].
+    pub fn is_asking(&self) -> bool {
+        self.has_question
     }
 
     /// Reads from [`Self::fd`] when it is readable. Afterwards, call [`Self::next`] until it
@@ -180,7 +186,12 @@ impl Follower {
             if let Some(event) = self.next() {
                 return Ok(event);
             }
-            match poll(&mut [PollFd::new(self.fd(), PollFlags::POLLIN)], PollTimeout::NONE) {
+            // A pause that is too long for a timeout never ends.
+            let rest = self.rest().map(|rest| rest.saturating_add(Duration::from_millis(1)));
+            let timeout = rest.and_then(|rest| PollTimeout::try_from(rest).ok());
+            let timeout = timeout.unwrap_or(PollTimeout::NONE);
+            match poll(&mut [PollFd::new(self.fd(), PollFlags::POLLIN)], timeout) {
+                Ok(0) => self.go_on(),
                 Ok(_) => self.read()?,
                 Err(nix::Error::EINTR) => {}
                 Err(e) => return Err(io::Error::from(e).into()),

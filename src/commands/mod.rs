@@ -458,16 +458,30 @@ pub fn ask_for_jobs(
 /// Like [`ask_for_jobs`].
 fn ask_for_lists(
     request: &Request,
-    mut take: impl FnMut(JobList) -> Result<(), CliError>,
+    take: impl FnMut(JobList) -> Result<(), CliError>,
 ) -> Result<(), CliError> {
-    let mut conn = Connection::open(&paths()?)?;
-    conn.send(request, &[])?;
+    Ok(lists_if_there(request, take)??)
+}
+
+/// Like [`ask_for_lists`], for callers that continue without the daemon.
+fn lists_if_there(
+    request: &Request,
+    mut take: impl FnMut(JobList) -> Result<(), CliError>,
+) -> Result<Result<(), ClientError>, CliError> {
+    let mut conn = match Connection::open(&paths()?) {
+        Ok(conn) => conn,
+        Err(error) => return Ok(Err(error)),
+    };
+    if let Err(error) = conn.send(request, &[]) {
+        return Ok(Err(error));
+    }
     loop {
-        match conn.receive()?.0 {
-            Answer::Refused(why) => return Err(CliError::error(1, why.to_string())),
-            Answer::SomeJobs(list) => take(list)?,
-            Answer::Jobs(last) => return take(last),
-            other => return Err(unexpected(&other)),
+        match conn.receive() {
+            Err(error) => return Ok(Err(error)),
+            Ok((Answer::Refused(why), _)) => return Err(CliError::error(1, why.to_string())),
+            Ok((Answer::SomeJobs(list), _)) => take(list)?,
+            Ok((Answer::Jobs(last), _)) => return take(last).map(Ok),
+            Ok((other, _)) => return Err(unexpected(&other)),
         }
     }
 }

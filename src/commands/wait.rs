@@ -2,15 +2,21 @@
 //! --wait` shows it too.
 
 use super::clusters::{jobs, named};
-use super::log::{views, views_if_there};
 use super::why::refs;
-use super::{Done, now, paths};
+use super::{Done, lists_if_there, now, paths};
 use crate::args::error::CliError;
+use crate::client::connection::ClientError;
 use crate::client::follow::{Follower, Heard, Known, Standing};
-use slotd_model::query::names_record;
-use slotd_model::{JobId, JobRef, Progress, Timestamp};
+use slotd_model::changed::Changed;
+use slotd_model::query::{JobQuery, names_record};
+use slotd_model::view::JobView;
+use slotd_model::{JobId, JobRef, Progress, Refusal, Timestamp};
+use slotd_protocol::answer::Answer;
+use slotd_protocol::request::Request;
 use slotd_render::time;
+use std::collections::BTreeSet;
 use std::io::{self, IsTerminal, Write};
+use std::time::Duration;
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  slotd wait 12 13 && ./summary\n  slotd wait 17@hpc")]
@@ -31,52 +37,156 @@ pub fn run(args: &WaitArgs) -> Done {
     if there.is_empty() { own() } else { jobs::wait(&there, own) }
 }
 
+/// The minimum time between two updates of the line. Nobody reads faster.
+const LINE_PAUSE: Duration = Duration::from_millis(200);
+
 /// Waits until these jobs have ended. Prints progress only on a terminal, with `scope` behind it if
 /// the counts leave out other jobs.
 ///
 /// # Errors
 /// Fails if the daemon cannot be reached or a job does not exist.
 pub fn until_over(named: &[JobRef], scope: &'static str) -> Result<Known, CliError> {
-    let mut follower = Follower::new(&paths()?)?;
+    let mut jobs = Jobs { named, known: Known::default(), has_arrays: false };
     let mut line = Line::new(scope);
-    let mut known = Known::default();
-    let mut has_arrays = false;
-    let mut first = true;
-    while first || !known.is_over() {
-        let changed = match follower.wait()? {
-            Heard::Away | Heard::Answer(_) => continue,
-            Heard::Changed(changed) => changed,
-        };
-        let is_meant = |id: &&JobId| known.has(**id) || has_arrays;
-        let asked = if changed.all {
-            named.to_vec()
+    // At first, only the notification that the daemon is there.
+    let mut follower = Follower::new(&paths()?)?.with_pause(Duration::MAX);
+    while !matches!(follower.wait()?, Heard::Changed(_)) {}
+    let mut ends = jobs.find()?;
+    follower = follower.with_pause(match (&ends, line.is_shown) {
+        (None, _) => Duration::ZERO,
+        (Some(_), true) => LINE_PAUSE,
+        (Some(_), false) => Duration::MAX,
+    });
+    follower.go_on();
+    ends.iter().for_each(|ends| ends.ask(&mut follower));
+    loop {
+        line.show(&jobs.known.progress());
+        let is_over = ends.as_ref().map_or_else(|| jobs.known.is_over(), Ends::are_over);
+        // The line may lag behind, and what it needs has no exit codes.
+        if is_over && (ends.is_none() || jobs.look(named.to_vec(), false)?) {
+            line.show(&jobs.known.progress());
+            line.end();
+            return Ok(jobs.known);
+        }
+        match (follower.wait()?, &mut ends) {
+            (Heard::Answer(answer), Some(ends)) => ends.hear(&answer, &mut follower),
+            (Heard::Answer(_) | Heard::Away, _) => {}
+            (Heard::Changed(changed), ends) => {
+                if ends.is_none() || line.is_shown {
+                    jobs.look_again(&changed, ends.is_some())?;
+                }
+                // It may be from another daemon, which knows nothing of the question.
+                if changed.all && let Some(ends) = ends && !follower.is_asking() {
+                    ends.ask(&mut follower);
+                }
+            }
+        }
+    }
+}
+
+/// The jobs that the user named.
+struct Jobs<'a> {
+    named: &'a [JobRef],
+    known: Known,
+    has_arrays: bool,
+}
+
+impl Jobs<'_> {
+    /// Reads the jobs for the first time. Returns those whose ends to ask for, or `None` if some of
+    /// the names are tasks of an array: the daemon announces only the end of the whole array.
+    fn find(&mut self) -> Result<Option<Ends>, CliError> {
+        let mut found = vec![false; self.named.len()];
+        let mut whole = vec![false; self.named.len()];
+        let mut left = BTreeSet::new();
+        let named = self.named;
+        self.read(named.to_vec(), true, |view| {
+            let job = view.array_job_id().unwrap_or(view.id);
+            for (place, one) in named.iter().enumerate().filter(|(_, one)| names(one, view)) {
+                found[place] = true;
+                whole[place] |= one.tasks.is_none() && one.job == job;
+            }
+            if !view.run.state.is_terminal() {
+                left.insert(job);
+            }
+        })??;
+        if let Some(place) = found.iter().position(|is_found| !is_found) {
+            return Err(CliError::error(1, format!("there is no job {}", named[place]))
+                .hint("`sacct` lists all jobs"));
+        }
+        let ends = Ends { left: left.into_iter().rev().collect() };
+        Ok(whole.iter().all(|is_whole| *is_whole).then_some(ends))
+    }
+
+    /// Reads the jobs among those that changed.
+    fn look_again(&mut self, changed: &Changed, brief: bool) -> Result<(), CliError> {
+        let is_meant = |id: &&JobId| self.known.has(**id) || self.has_arrays;
+        let asked: Vec<JobRef> = if changed.all {
+            self.named.to_vec()
         } else {
             changed.jobs.iter().filter(is_meant).map(|id| JobRef::job(*id)).collect()
         };
-        if asked.is_empty() {
-            continue;
-        }
-        let found = if first { views(&asked)? } else { views_if_there(&asked)? };
-        if first
-            && let Some(unknown) = named
-                .iter()
-                .find(|one| !found.iter().any(|view| names_record(one, view.id, &view.role)))
-        {
-            return Err(CliError::error(1, format!("there is no job {unknown}"))
-                .hint("`sacct` lists all jobs"));
-        }
-        for view in found
-            .iter()
-            .filter(|view| named.iter().any(|one| names_record(one, view.id, &view.role)))
-        {
-            has_arrays |= view.array_job_id().is_some();
-            known.note(view.id, Standing::of(view));
-        }
-        first = false;
-        line.show(&known.progress());
+        if asked.is_empty() { Ok(()) } else { self.look(asked, brief).map(drop) }
     }
-    line.end();
-    Ok(known)
+
+    /// Reads jobs. Returns false if the daemon is down: the next one notifies its followers.
+    fn look(&mut self, asked: Vec<JobRef>, brief: bool) -> Result<bool, CliError> {
+        match self.read(asked, brief, |_| ())? {
+            Ok(()) => Ok(true),
+            Err(error) if error.is_away() => Ok(false),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Reads jobs and passes on those that the user named.
+    fn read(
+        &mut self,
+        asked: Vec<JobRef>,
+        brief: bool,
+        mut take: impl FnMut(&JobView),
+    ) -> Result<Result<(), ClientError>, CliError> {
+        let query =
+            JobQuery { brief, without_steps: true, without_paths: true, ..JobQuery::of(asked) };
+        lists_if_there(&Request::Jobs(query), |list| {
+            for view in list.whole().jobs {
+                if self.named.iter().any(|one| names(one, &view)) {
+                    take(&view);
+                    self.has_arrays |= view.array_job_id().is_some();
+                    self.known.note(view.id, Standing::of(&view));
+                }
+            }
+            Ok(())
+        })
+    }
+}
+
+fn names(one: &JobRef, view: &JobView) -> bool {
+    names_record(one, view.id, &view.role)
+}
+
+/// Jobs and whole arrays that have not ended. The daemon announces the end of the last one.
+struct Ends {
+    left: Vec<JobId>,
+}
+
+impl Ends {
+    fn are_over(&self) -> bool {
+        self.left.is_empty()
+    }
+
+    fn ask(&self, follower: &mut Follower) {
+        if let Some(job) = self.left.last() {
+            follower.ask(&Request::WaitEnd(*job));
+        }
+    }
+
+    /// Asks for the next one if the answer is that this one has ended. The daemon no longer knows
+    /// jobs that ended a while ago.
+    fn hear(&mut self, answer: &Answer, follower: &mut Follower) {
+        if let Answer::Ended { .. } | Answer::Refused(Refusal::UnknownJob) = answer {
+            self.left.pop();
+            self.ask(follower);
+        }
+    }
 }
 
 /// A line on the terminal that is overwritten repeatedly.
