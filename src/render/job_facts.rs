@@ -2,6 +2,7 @@
 //! every output. squeue, sacct, `scontrol show job` and both JSON documents read this table.
 
 use crate::field::{Cut, Field, Table};
+use crate::json::record::{Member, Members};
 use crate::value::{Key, Value};
 use crate::{Ctx, job};
 use serde_json::Value as Json;
@@ -246,8 +247,8 @@ pub(crate) fn show(job: &JobView, place: Place, ctx: &Ctx) -> Vec<(&'static str,
 }
 
 /// Returns the members of `squeue --json`; a missing value is an empty string.
-pub(crate) fn queue(job: &JobView) -> Vec<(&'static str, Json)> {
-    let member = |fact: &JobFact| Some((fact.queue?, (fact.get)(job).map_or("".into(), json)));
+pub(crate) fn queue(job: &JobView) -> Members<'static> {
+    let member = |fact: &JobFact| Some((fact.queue?, (fact.get)(job).map_or("".into(), member_of)));
     FACTS.iter().filter_map(member).collect()
 }
 
@@ -258,7 +259,7 @@ pub(crate) fn put_accounting(job: &JobView, record: &mut Json) {
         // Missing members are created, including the objects around them.
         let member = path.split('/').fold(&mut *record, |object, name| &mut object[name]);
         *member = match ((fact.get)(job), absent) {
-            (Some(value), _) => json(value),
+            (Some(value), _) => member_of(value).into(),
             (None, Absent::Null) => Json::Null,
             (None, Absent::Empty) => "".into(),
             (None, Absent::Zero) => 0.into(),
@@ -267,10 +268,13 @@ pub(crate) fn put_accounting(job: &JobView, record: &mut Json) {
 }
 
 /// Returns a number as a number and anything else as text.
-fn json(value: Value) -> Json {
-    match value.key() {
-        Key::Nothing => "".into(),
-        Key::Number(number) => number.into(),
-        Key::Text(text) => text.into(),
+fn member_of(value: Value) -> Member<'static> {
+    match value {
+        Value::Text(text) => Member::Text(text),
+        other => match other.key() {
+            Key::Nothing => "".into(),
+            Key::Number(number) => number.into(),
+            Key::Text(text) => text.to_owned().into(),
+        },
     }
 }

@@ -2,9 +2,10 @@
 
 use crate::ctx::VERSION;
 use serde::Serialize;
-use serde_json::ser::{Formatter, PrettyFormatter};
+use serde_json::ser::Formatter;
 use serde_json::{Map, Serializer, Value, json};
 use slotd_model::Timestamp;
+use std::io::{self, Write};
 
 /// Returns the document with one list.
 pub(crate) fn document(plugin: &str, list: &str, records: Vec<Value>) -> Value {
@@ -30,23 +31,18 @@ pub(crate) fn merged(parts: impl IntoIterator<Item = Value>) -> Value {
 }
 
 /// Returns seconds since 1970; 0 for none.
-pub(crate) fn epoch(t: Option<Timestamp>) -> Value {
-    t.map_or(0, Timestamp::as_secs).into()
-}
-
-/// Returns the text; empty for none.
-pub(crate) fn or_empty(text: Option<&str>) -> Value {
-    text.unwrap_or_default().into()
+pub(crate) fn epoch(t: Option<Timestamp>) -> i64 {
+    t.map_or(0, Timestamp::as_secs)
 }
 
 /// Returns the value as text; empty for none.
-pub(crate) fn text_of(value: Option<&impl ToString>) -> Value {
-    value.map(ToString::to_string).unwrap_or_default().into()
+pub(crate) fn text_of(value: Option<&impl ToString>) -> String {
+    value.map(ToString::to_string).unwrap_or_default()
 }
 
-/// Returns a time limit in minutes, rounded up; `null` for none.
-pub(crate) fn minutes(secs: Option<u64>) -> Value {
-    secs.map_or(Value::Null, |s| s.div_ceil(60).into())
+/// Returns a time limit in minutes, rounded up.
+pub(crate) fn minutes(secs: Option<u64>) -> Option<u64> {
+    secs.map(|s| s.div_ceil(60))
 }
 
 /// Returns the document as indented text with a trailing line break.
@@ -58,11 +54,129 @@ pub fn text(value: &impl Serialize) -> String {
 /// Writes a value with the indentation that it has at a nesting depth of `depth`. Omits the
 /// indentation of the first line and the final line break.
 pub(super) fn write_nested(out: &mut Vec<u8>, value: &impl Serialize, depth: usize) {
-    let mut format = PrettyFormatter::new();
-    for _ in 0..depth {
-        // The formatter counts the levels that it has begun.
-        let _ = format.begin_array(&mut Vec::new());
-    }
     // As above, and a write to memory cannot fail.
+    let format = Indented { depth, has_value: false };
     let _ = value.serialize(&mut Serializer::with_formatter(out, format));
+}
+
+/// Writes what [`PrettyFormatter`](serde_json::ser::PrettyFormatter) writes, but each line break
+/// with its indentation at once: a long document has a million of them.
+struct Indented {
+    depth: usize,
+    /// Whether the list or object has a member.
+    has_value: bool,
+}
+
+/// A comma, a line break and spaces.
+const NEXT_LINE: &[u8] = b",\n                                        ";
+
+impl Indented {
+    /// Begins a line, after a comma unless it is the first.
+    fn line<W: Write + ?Sized>(&self, to: &mut W, is_first: bool) -> io::Result<()> {
+        let end = 2 + 2 * self.depth;
+        let start = usize::from(is_first);
+        match NEXT_LINE.get(start..end) {
+            Some(line) => to.write_all(line),
+            None => {
+                to.write_all(&NEXT_LINE[start..2])?;
+                (0..self.depth).try_for_each(|_| to.write_all(b"  "))
+            }
+        }
+    }
+
+    fn begin<W: Write + ?Sized>(&mut self, to: &mut W, bracket: &[u8]) -> io::Result<()> {
+        self.depth += 1;
+        self.has_value = false;
+        to.write_all(bracket)
+    }
+
+    fn end<W: Write + ?Sized>(&mut self, to: &mut W, bracket: &[u8]) -> io::Result<()> {
+        self.depth -= 1;
+        if self.has_value {
+            self.line(to, true)?;
+        }
+        to.write_all(bracket)
+    }
+}
+
+impl Formatter for Indented {
+    fn begin_array<W: Write + ?Sized>(&mut self, to: &mut W) -> io::Result<()> {
+        self.begin(to, b"[")
+    }
+
+    fn end_array<W: Write + ?Sized>(&mut self, to: &mut W) -> io::Result<()> {
+        self.end(to, b"]")
+    }
+
+    fn begin_array_value<W: Write + ?Sized>(&mut self, to: &mut W, first: bool) -> io::Result<()> {
+        self.line(to, first)
+    }
+
+    fn end_array_value<W: Write + ?Sized>(&mut self, _: &mut W) -> io::Result<()> {
+        self.has_value = true;
+        Ok(())
+    }
+
+    fn begin_object<W: Write + ?Sized>(&mut self, to: &mut W) -> io::Result<()> {
+        self.begin(to, b"{")
+    }
+
+    fn end_object<W: Write + ?Sized>(&mut self, to: &mut W) -> io::Result<()> {
+        self.end(to, b"}")
+    }
+
+    fn begin_object_key<W: Write + ?Sized>(&mut self, to: &mut W, first: bool) -> io::Result<()> {
+        self.line(to, first)
+    }
+
+    fn begin_object_value<W: Write + ?Sized>(&mut self, to: &mut W) -> io::Result<()> {
+        to.write_all(b": ")
+    }
+
+    fn end_object_value<W: Write + ?Sized>(&mut self, _: &mut W) -> io::Result<()> {
+        self.has_value = true;
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn any_value() -> impl Strategy<Value = Value> {
+        let leaf = prop_oneof![
+            Just(Value::Null),
+            any::<bool>().prop_map(Value::from),
+            any::<i64>().prop_map(Value::from),
+            ".{0,6}".prop_map(Value::from),
+        ];
+        leaf.prop_recursive(30, 60, 3, |inner| {
+            prop_oneof![
+                proptest::collection::vec(inner.clone(), 0..3).prop_map(Value::from),
+                proptest::collection::btree_map(".{0,4}", inner, 0..3)
+                    .prop_map(|members| Value::Object(members.into_iter().collect())),
+            ]
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn nested_value_is_indented_like_a_whole_document(value in any_value(), depth in 0usize..24) {
+            let whole = (0..depth).fold(value.clone(), |inner, _| json!([inner]));
+            let mut written = Vec::new();
+            for level in 0..depth {
+                written.extend_from_slice(b"[\n");
+                written.extend_from_slice("  ".repeat(level + 1).as_bytes());
+            }
+            write_nested(&mut written, &value, depth);
+            for level in (0..depth).rev() {
+                written.extend_from_slice(b"\n");
+                written.extend_from_slice("  ".repeat(level).as_bytes());
+                written.extend_from_slice(b"]");
+            }
+            written.push(b'\n');
+            prop_assert_eq!(String::from_utf8(written).unwrap(), text(&whole));
+        }
+    }
 }

@@ -17,7 +17,7 @@ mod host;
 mod newer;
 mod parts;
 mod queue;
-mod record;
+pub(crate) mod record;
 mod yaml;
 
 pub use accounting::{accounting_parts, accounting_records, steps};

@@ -1,7 +1,7 @@
 //! `squeue --json` and `scontrol show job --json`.
 
 use crate::array::Shown;
-use crate::json::document::{document, epoch, minutes, or_empty, text_of};
+use crate::json::document::{document, epoch, minutes, text_of};
 use crate::json::parts::{Form, Parts, Shape};
 use crate::json::record::{Members, Record, Sorter, members};
 use crate::{Ctx, job as facts, job_facts, tres};
@@ -24,17 +24,21 @@ pub fn jobs_parts(form: (Form, Shape)) -> Parts {
 }
 
 /// Returns the records of a document.
-pub fn jobs_records(jobs: &[JobView], shape: Shape, ctx: &Ctx) -> impl Iterator<Item = Record> {
+pub fn jobs_records<'a>(
+    jobs: &'a [JobView],
+    shape: Shape,
+    ctx: &'a Ctx,
+) -> impl Iterator<Item = Record<'a>> {
     let mut sorter = Sorter::default();
     jobs.iter().map(move |j| sorter.record(job(j, shape, ctx)))
 }
 
 /// Returns Slurm's raw wait status.
-fn wait_status(exit: ExitCode) -> Value {
-    (i64::from(exit.status) * 256 + i64::from(exit.signal)).into()
+fn wait_status(exit: ExitCode) -> i64 {
+    i64::from(exit.status) * 256 + i64::from(exit.signal)
 }
 
-fn job(j: &JobView, shape: Shape, ctx: &Ctx) -> [Members; 6] {
+fn job<'a>(j: &'a JobView, shape: Shape, ctx: &'a Ctx) -> [Members<'a>; 6] {
     [
         identity(j, ctx),
         job_facts::queue(j),
@@ -45,14 +49,14 @@ fn job(j: &JobView, shape: Shape, ctx: &Ctx) -> [Members; 6] {
     ]
 }
 
-fn identity(j: &JobView, ctx: &Ctx) -> Members {
+fn identity<'a>(j: &'a JobView, ctx: &'a Ctx) -> Members<'a> {
     let q = &j.request;
     let shown = Shown::of(j.id, &j.role);
     let (task, limit) = match &j.role {
-        ArrayRole::None => (Value::Null, None),
-        ArrayRole::Task { task, .. } => ((*task).into(), q.array.as_ref().and_then(|a| a.limit)),
-        ArrayRole::Rest { limit, .. } => (Value::Null, *limit),
-        ArrayRole::Part { .. } => (Value::Null, None),
+        ArrayRole::None => (None, None),
+        ArrayRole::Task { task, .. } => (Some(*task), q.array.as_ref().and_then(|a| a.limit)),
+        ArrayRole::Rest { limit, .. } => (None, *limit),
+        ArrayRole::Part { .. } => (None, None),
     };
     let (array, tasks) = match &shown {
         Shown::Plain(_) => (0, String::new()),
@@ -61,50 +65,49 @@ fn identity(j: &JobView, ctx: &Ctx) -> Members {
     };
     members! {
         "job_id": j.id.0, "array_job_id": array, "array_task_id": task, "array_task_string": tasks,
-        "array_max_tasks": limit.unwrap_or(0), "name": q.name, "user_id": q.uid, "user_name": q.user,
-        "group_id": q.gid, "group_name": q.group, "cluster": ctx.cluster, "partition": j.partition,
+        "array_max_tasks": limit.unwrap_or(0), "name": &q.name, "user_id": q.uid, "user_name": &q.user,
+        "group_id": q.gid, "group_name": &q.group, "cluster": &ctx.cluster, "partition": &j.partition,
     }
 }
 
-fn request(j: &JobView, shape: Shape, ctx: &Ctx) -> Members {
+fn request<'a>(j: &'a JobView, shape: Shape, ctx: &Ctx) -> Members<'a> {
     let q = &j.request;
     // Slurm 22.05 always has null here, and its clients have no type for a number.
     let cpus_per_task = q.cpus_per_task.filter(|_| shape == Shape::Slurm23);
     let (per_cpu, per_node) = match q.mem {
-        MemRequest::PerCpu(mb) => (mb.into(), Value::Null),
+        MemRequest::PerCpu(mb) => (Some(mb), None),
         MemRequest::Default | MemRequest::None | MemRequest::PerNode(_) | MemRequest::PerGpu(_) => {
-            (Value::Null, j.tres.mem_mb.into())
+            (None, Some(j.tres.mem_mb))
         }
     };
     let shared = match q.sharing {
-        Sharing::Default => Value::Null,
-        Sharing::Exclusive => "none".into(),
-        Sharing::Oversubscribe => "oversubscribe".into(),
+        Sharing::Default => None,
+        Sharing::Exclusive => Some("none"),
+        Sharing::Oversubscribe => Some("oversubscribe"),
     };
     members! {
         "batch_flag": facts::is_batch(j), "command": facts::command(j).unwrap_or_default(),
-        "current_working_directory": q.work_dir, "standard_error": j.std_err, "standard_input": j.std_in,
-        "standard_output": j.std_out, "tasks": q.task_count(), "cpus_per_task": cpus_per_task,
+        "current_working_directory": &q.work_dir, "standard_error": &j.std_err, "standard_input": &j.std_in,
+        "standard_output": &j.std_out, "tasks": q.task_count(), "cpus_per_task": cpus_per_task,
         "tasks_per_node": q.ntasks_per_node.unwrap_or(0), "cpus": facts::allocated_or_asked(j).cpus, "node_count": 1,
         "minimum_cpus_per_node": facts::min_cpus(j), "memory_per_cpu": per_cpu, "memory_per_node": per_node,
         "shared": shared, "features": text_of(q.constraint.as_ref()),
         "contiguous": q.contiguous, "required_nodes": q.nodelist.to_string(),
         "excluded_nodes": q.exclude.to_string(), "tres_req_str": tres::scontrol(&j.tres, ctx.units),
-        "tres_per_job": or_empty(facts::tres_per_job(j).as_deref()),
-        "tres_per_node": or_empty(facts::tres_per_node(j).as_deref()),
-        "tres_per_socket": or_empty(facts::tres_per_socket(j).as_deref()),
-        "tres_per_task": or_empty(facts::tres_per_task(j).as_deref()),
-        "requeue": j.runs_again(), "nice": if q.nice == 0 { Value::Null } else { q.nice.into() },
+        "tres_per_job": facts::tres_per_job(j).unwrap_or_default(),
+        "tres_per_node": facts::tres_per_node(j).unwrap_or_default(),
+        "tres_per_socket": facts::tres_per_socket(j).unwrap_or_default(),
+        "tres_per_task": facts::tres_per_task(j).unwrap_or_default(),
+        "requeue": j.runs_again(), "nice": Some(q.nice).filter(|nice| *nice != 0),
         "priority": facts::priority(j), "dependency": facts::dependency(j).unwrap_or_default(),
         "time_limit": minutes(q.time_limit_secs), "time_minimum": q.time_min_secs.map_or(0, |s| s.div_ceil(60)),
         "deadline": epoch(q.deadline),
     }
 }
 
-fn life(j: &JobView, ctx: &Ctx) -> Members {
+fn life<'a>(j: &'a JobView, ctx: &'a Ctx) -> Members<'a> {
     let suspended_secs = if j.run.suspended_at.is_some() { facts::elapsed_secs(j, ctx) } else { 0 };
-    let flags =
-        if j.run.start.is_some() { vec![Value::from("JOB_WAS_RUNNING")] } else { Vec::new() };
+    let flags = if j.run.start.is_some() { json!(["JOB_WAS_RUNNING"]) } else { json!([]) };
     members! {
         "job_state": j.run.state.name(), "state_reason": j.run.reason.slurm_name(), "state_description": "", "flags": flags,
         "submit_time": epoch(Some(j.submit)), "eligible_time": epoch(facts::eligible(j)),
@@ -116,7 +119,7 @@ fn life(j: &JobView, ctx: &Ctx) -> Members {
     }
 }
 
-fn place(j: &JobView, ctx: &Ctx) -> Members {
+fn place<'a>(j: &'a JobView, ctx: &'a Ctx) -> Members<'a> {
     let node = facts::nodes(j, ctx);
     let resources = match &j.run.alloc {
         Some(a) if j.run.start.is_some() => json!({
@@ -133,13 +136,13 @@ fn place(j: &JobView, ctx: &Ctx) -> Members {
     });
     let allocated = facts::allocated(j).map(|t| tres::scontrol(&t, ctx.units)).unwrap_or_default();
     members! {
-        "nodes": node, "batch_host": node, "job_resources": resources, "gres_detail": gres.as_slice(),
+        "nodes": node, "batch_host": node, "job_resources": resources, "gres_detail": json!(gres.as_slice()),
         "tres_alloc_str": allocated, "billable_tres": facts::allocated_or_asked(j).cpus,
     }
 }
 
 /// Returns members without a value on a single host. Programs still expect them.
-fn absent() -> Members {
+fn absent() -> Members<'static> {
     members! {
         "association_id": 0, "batch_features": "", "burst_buffer": "", "burst_buffer_state": "",
         "cluster_features": "", "container": "", "core_spec": Value::Null, "cores_per_socket": Value::Null,
@@ -148,7 +151,7 @@ fn absent() -> Members {
         "federation_siblings_viable": "", "het_job_id": 0, "het_job_id_set": "", "het_job_offset": 0, "max_cpus": 0,
         "max_nodes": 0, "mcs_label": "", "memory_per_tres": "", "minimum_tmp_disk_per_node": 0,
         "profile": Value::Null, "reboot": false, "resize_time": 0,
-        "show_flags": ["SHOW_ALL", "SHOW_DETAIL", "SHOW_LOCAL"], "sockets_per_board": 0, "sockets_per_node": Value::Null,
+        "show_flags": json!(["SHOW_ALL", "SHOW_DETAIL", "SHOW_LOCAL"]), "sockets_per_board": 0, "sockets_per_node": Value::Null,
         "tasks_per_board": 0, "tasks_per_core": Value::Null, "tasks_per_socket": Value::Null, "thread_spec": Value::Null,
         "threads_per_core": Value::Null, "tres_bind": "", "tres_freq": "",
     }

@@ -1,26 +1,123 @@
-//! Objects with static member names. A document may have a hundred thousand of them, so the names
-//! are not copied.
+//! Objects with static member names. A document may have a hundred thousand of them, so neither the
+//! names nor most values are copied.
 
 use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
 use serde_json::Value;
+use std::borrow::Cow;
 use std::rc::Rc;
 
 /// The members of an object, in any order.
-pub(crate) type Members = Vec<(&'static str, Value)>;
+pub(crate) type Members<'a> = Vec<(&'static str, Member<'a>)>;
 
-/// Builds [`Members`]: `members! { "name": value, … }`, with values as in `json!`.
+/// The value of a member.
+#[derive(Debug, Clone)]
+pub(crate) enum Member<'a> {
+    Null,
+    Flag(bool),
+    Number(i64),
+    Text(Cow<'a, str>),
+    /// A list or an object.
+    Nested(Value),
+}
+
+/// Builds [`Members`]: `members! { "name": value, … }`, with values that convert to a [`Member`].
 macro_rules! members {
     ($($name:literal: $value:expr),* $(,)?) => {
-        vec![$(($name, serde_json::json!($value))),*]
+        vec![$(($name, $crate::json::record::Member::from($value))),*]
     };
 }
 pub(super) use members;
 
+impl From<bool> for Member<'_> {
+    fn from(flag: bool) -> Self {
+        Member::Flag(flag)
+    }
+}
+
+impl From<i32> for Member<'_> {
+    fn from(number: i32) -> Self {
+        Member::Number(number.into())
+    }
+}
+
+impl From<u32> for Member<'_> {
+    fn from(number: u32) -> Self {
+        Member::Number(number.into())
+    }
+}
+
+impl From<i64> for Member<'_> {
+    fn from(number: i64) -> Self {
+        Member::Number(number)
+    }
+}
+
+impl From<u64> for Member<'_> {
+    fn from(number: u64) -> Self {
+        // JSON has larger numbers than `i64`.
+        i64::try_from(number).map_or_else(|_| Member::Nested(number.into()), Member::Number)
+    }
+}
+
+impl<'a> From<&'a str> for Member<'a> {
+    fn from(text: &'a str) -> Self {
+        Member::Text(text.into())
+    }
+}
+
+impl<'a> From<&'a String> for Member<'a> {
+    fn from(text: &'a String) -> Self {
+        Member::Text(text.into())
+    }
+}
+
+impl From<String> for Member<'_> {
+    fn from(text: String) -> Self {
+        Member::Text(text.into())
+    }
+}
+
+impl From<Value> for Member<'_> {
+    fn from(value: Value) -> Self {
+        Member::Nested(value)
+    }
+}
+
+impl<'a, T: Into<Member<'a>>> From<Option<T>> for Member<'a> {
+    fn from(value: Option<T>) -> Self {
+        value.map_or(Member::Null, Into::into)
+    }
+}
+
+impl From<Member<'_>> for Value {
+    fn from(member: Member<'_>) -> Self {
+        match member {
+            Member::Null => Value::Null,
+            Member::Flag(flag) => flag.into(),
+            Member::Number(number) => number.into(),
+            Member::Text(text) => text.into(),
+            Member::Nested(value) => value,
+        }
+    }
+}
+
+impl Serialize for Member<'_> {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Member::Null => to.serialize_unit(),
+            Member::Flag(flag) => to.serialize_bool(*flag),
+            Member::Number(number) => to.serialize_i64(*number),
+            Member::Text(text) => to.serialize_str(text),
+            Member::Nested(value) => value.serialize(to),
+        }
+    }
+}
+
 /// An object whose members are sorted by name, as in all other objects.
 #[derive(Debug)]
-pub struct Record {
-    members: Members,
+pub struct Record<'a> {
+    members: Members<'a>,
     /// The indices of the members, in sorted order.
     sorted: Rc<[usize]>,
 }
@@ -35,11 +132,14 @@ pub(crate) struct Sorter {
 }
 
 impl Sorter {
-    pub(crate) fn record(&mut self, members: impl IntoIterator<Item = Members>) -> Record {
+    pub(crate) fn record<'a>(
+        &mut self,
+        members: impl IntoIterator<Item = Members<'a>>,
+    ) -> Record<'a> {
         let mut all = Members::with_capacity(self.names.len());
         members.into_iter().for_each(|mut some| all.append(&mut some));
         // Compare pointers: an equal string at another address only costs another sort.
-        let is_same = |(name, (other, _)): (&&str, &(&str, Value))| std::ptr::eq(*name, *other);
+        let is_same = |(name, (other, _)): (&&str, &(&str, Member<'_>))| std::ptr::eq(*name, *other);
         if self.names.len() != all.len() || !self.names.iter().zip(&all).all(is_same) {
             self.names = all.iter().map(|(name, _)| *name).collect();
             let mut sorted: Vec<usize> = (0..all.len()).collect();
@@ -50,7 +150,7 @@ impl Sorter {
     }
 }
 
-impl Serialize for Record {
+impl Serialize for Record<'_> {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
         let mut map = to.serialize_map(Some(self.members.len()))?;
         for (name, value) in self.sorted.iter().map(|place| &self.members[*place]) {
@@ -60,25 +160,45 @@ impl Serialize for Record {
     }
 }
 
-impl From<Record> for Value {
-    fn from(Record { members, .. }: Record) -> Self {
-        Value::Object(members.into_iter().map(|(name, value)| (name.to_owned(), value)).collect())
+impl From<Record<'_>> for Value {
+    fn from(Record { members, .. }: Record<'_>) -> Self {
+        let owned = |(name, value): (&str, Member<'_>)| (name.to_owned(), value.into());
+        Value::Object(members.into_iter().map(owned).collect())
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::json;
 
     #[test]
     fn members_are_always_sorted_by_name() {
         let mut sorter = Sorter::default();
-        let mut text = |parts: Vec<Members>| serde_json::to_string(&sorter.record(parts)).unwrap();
+        let mut text = |parts: Vec<Members<'_>>| serde_json::to_string(&sorter.record(parts)).unwrap();
         let three = |n| vec![members! { "b": n, "c": 0 }, members! { "a": 1 }];
         assert_eq!(text(three(2)), r#"{"a":1,"b":2,"c":0}"#);
         assert_eq!(text(three(3)), r#"{"a":1,"b":3,"c":0}"#);
         assert_eq!(text(vec![members! { "z": 1, "d": 2, "c": 3 }]), r#"{"c":3,"d":2,"z":1}"#);
         assert_eq!(text(vec![members! { "z": 1, "d": 2 }]), r#"{"d":2,"z":1}"#);
         assert_eq!(text(three(4)), r#"{"a":1,"b":4,"c":0}"#);
+    }
+
+    #[test]
+    fn member_is_the_same_in_a_document_and_as_a_value() {
+        let text = "a\n\"b\"".to_owned();
+        let members: Members<'_> = members! {
+            "flag": true, "none": None::<u32>, "some": Some(-1i64), "most": u64::MAX,
+            "least": i64::MIN, "text": &text, "owned": text.clone(), "word": "größe",
+            "list": json!([1, { "x": [] }]), "null": Value::Null,
+        };
+        let expected = json!({
+            "flag": true, "none": null, "some": -1, "most": u64::MAX, "least": i64::MIN,
+            "text": text, "owned": text, "word": "größe", "list": [1, { "x": [] }], "null": null,
+        });
+        let mut sorter = Sorter::default();
+        let record = sorter.record([members]);
+        assert_eq!(serde_json::to_string(&record).unwrap(), expected.to_string());
+        assert_eq!(Value::from(record), expected);
     }
 }
