@@ -55,16 +55,43 @@ pub struct ClientProcess {
 /// The process that made a submission. It also identifies the submission: a process makes only one,
 /// so that a client can safely submit again if it received no answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash, Serialize, Deserialize)]
+#[serde(from = "StoredClient", into = "StoredClient")]
 pub struct Client {
-    #[serde(flatten)]
     pub process: ClientProcess,
     /// The allocation ends with the process (salloc, srun) instead of outliving it (sbatch).
-    #[serde(default = "yes")]
     pub holds: bool,
     /// `holds` applies only while the job is pending: a running job outlives the process (`salloc
     /// --no-shell`).
-    #[serde(default, skip_serializing_if = "is_default")]
     pub until_granted: bool,
+}
+
+/// A [`Client`] as it is stored. Every record has one, and the fields of the process are spelled out
+/// because serde's `flatten` reads each value twice.
+#[derive(Serialize, Deserialize)]
+struct StoredClient {
+    pid: u32,
+    start_ticks: u64,
+    #[serde(default, skip_serializing_if = "is_default")]
+    boot: BootId,
+    #[serde(default = "yes")]
+    holds: bool,
+    #[serde(default, skip_serializing_if = "is_default")]
+    until_granted: bool,
+}
+
+impl From<StoredClient> for Client {
+    fn from(stored: StoredClient) -> Client {
+        let StoredClient { pid, start_ticks, boot, holds, until_granted } = stored;
+        Client { process: ClientProcess { pid, start_ticks, boot }, holds, until_granted }
+    }
+}
+
+impl From<Client> for StoredClient {
+    fn from(client: Client) -> StoredClient {
+        let Client { process: ClientProcess { pid, start_ticks, boot }, holds, until_granted } =
+            client;
+        StoredClient { pid, start_ticks, boot, holds, until_granted }
+    }
 }
 
 /// In records of older versions, every client holds its allocation.
@@ -423,5 +450,29 @@ mod tests {
         assert_eq!(job.steps.capacity(), 1);
         job.add_step(Step::started(StepId::Num(1), Timestamp(2)));
         assert_eq!(job.steps.len(), 2);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn client_is_stored_with_its_process() {
+        let process = ClientProcess { pid: 7, start_ticks: 9, boot: BootId::default() };
+        let new = Client { process, holds: false, until_granted: false };
+        let text = r#"{"pid":7,"start_ticks":9,"holds":false}"#;
+        assert_eq!(serde_json::to_string(&new).unwrap(), text);
+        let granted = Client {
+            process: ClientProcess { boot: BootId(10), ..process },
+            holds: true,
+            until_granted: true,
+        };
+        for client in [new, granted] {
+            let text = serde_json::to_string(&client).unwrap();
+            assert_eq!(serde_json::from_str::<Client>(&text).unwrap(), client, "{text}");
+        }
+        let old: Client = serde_json::from_str(r#"{"pid":7,"start_ticks":9}"#).unwrap();
+        assert_eq!(old, Client { holds: true, ..new }, "a record of an older version");
     }
 }

@@ -72,7 +72,14 @@ impl FromStr for BootId {
 
     /// Parses the contents of `/proc/sys/kernel/random/boot_id`, with or without dashes.
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        u128::from_str_radix(&text.trim().replace('-', ""), 16).map(BootId)
+        let text = text.trim();
+        // Every record has two of them, and the general parser checks each digit for an overflow.
+        let digits = || text.bytes().filter(|byte| *byte != b'-');
+        if (1..=32).contains(&digits().count()) && digits().all(|byte| byte.is_ascii_hexdigit()) {
+            let digit = |byte| u128::from(char::from(byte).to_digit(16).unwrap_or_default());
+            return Ok(BootId(digits().fold(0, |id, byte| id << 4 | digit(byte))));
+        }
+        u128::from_str_radix(&text.replace('-', ""), 16).map(BootId)
     }
 }
 
