@@ -359,7 +359,7 @@ impl<'a> Output<'a> {
         match self {
             Output::Texts(of) => texts(jobs, *of),
             Output::Machine(parts) => {
-                output::print_bytes(&parts.add(json::accounting_records(jobs, ctx)))
+                output::print_bytes(parts.add(json::accounting_records(jobs, ctx)))
             }
             Output::Table(listing) => output::print(&listing.add(jobs, ctx)),
         }

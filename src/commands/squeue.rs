@@ -353,7 +353,7 @@ fn document(args: &Squeue, machine: Machine, request: &Request, origin: &Origin)
         let ctx = ctx(origin, list.now);
         choose_steps(args, &mut list);
         unknown.append(&mut list.unknown);
-        output::print_bytes(&parts.add(json::jobs_records(&list.jobs, form.1, &ctx))).map(drop)
+        output::print_bytes(parts.add(json::jobs_records(&list.jobs, form.1, &ctx))).map(drop)
     })?;
     refuse_unknown(args, &unknown)?;
     output::print(&parts.end())

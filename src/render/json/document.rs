@@ -51,12 +51,29 @@ pub fn text(value: &impl Serialize) -> String {
     serde_json::to_string_pretty(value).unwrap_or_default() + "\n"
 }
 
-/// Writes a value with the indentation that it has at a nesting depth of `depth`. Omits the
-/// indentation of the first line and the final line break.
-pub(super) fn write_nested(out: &mut Vec<u8>, value: &impl Serialize, depth: usize) {
-    // As above, and a write to memory cannot fail.
-    let format = Indented { depth, has_value: false };
-    let _ = value.serialize(&mut Serializer::with_formatter(out, format));
+/// A value that is written as indented text.
+pub trait Indent: Serialize {
+    /// Writes the value with the indentation that it has at this nesting depth. Omits the
+    /// indentation of the first line and the final line break.
+    fn write_at(&self, depth: usize, out: &mut Vec<u8>) {
+        // As above, and a write to memory cannot fail.
+        let format = Indented { depth, has_value: false };
+        let _ = self.serialize(&mut Serializer::with_formatter(out, format));
+    }
+}
+
+impl Indent for Value {}
+
+impl<T: Indent + ?Sized> Indent for &T {
+    fn write_at(&self, depth: usize, out: &mut Vec<u8>) {
+        T::write_at(self, depth, out);
+    }
+}
+
+/// Begins a line at this nesting depth, after a comma unless it is the first.
+pub(super) fn push_line(out: &mut Vec<u8>, depth: usize, is_first: bool) {
+    // A write to memory cannot fail.
+    let _ = Indented { depth, has_value: false }.line(out, is_first);
 }
 
 /// Writes what [`PrettyFormatter`](serde_json::ser::PrettyFormatter) writes, but each line break
@@ -169,7 +186,7 @@ mod tests {
                 written.extend_from_slice(b"[\n");
                 written.extend_from_slice("  ".repeat(level + 1).as_bytes());
             }
-            write_nested(&mut written, &value, depth);
+            value.write_at(depth, &mut written);
             for level in (0..depth).rev() {
                 written.extend_from_slice(b"\n");
                 written.extend_from_slice("  ".repeat(level).as_bytes());

@@ -1,9 +1,8 @@
 //! Documents whose records arrive in batches.
 
-use crate::json::document::{document, text, write_nested};
+use crate::json::document::{Indent, document, text};
 use crate::json::newer;
 use crate::json::yaml::{item, yaml};
-use serde::Serialize;
 use serde_json::{Value, json};
 
 /// The output format of a document.
@@ -33,6 +32,8 @@ pub struct Parts {
     before: String,
     after: String,
     has_records: bool,
+    /// The text of the records that were added last.
+    out: Vec<u8>,
 }
 
 /// The nesting depth of the records: in a list that is a member of the document.
@@ -59,12 +60,14 @@ impl Parts {
         };
         let (before, after) = whole.split_once(&line).unwrap_or((&whole, ""));
         let (before, after) = (before.to_owned(), after.to_owned());
-        Parts { form, shape, empty: of(Vec::new()), before, after, has_records: false }
+        let (empty, out) = (of(Vec::new()), Vec::new());
+        Parts { form, shape, empty, before, after, has_records: false, out }
     }
 
     /// Adds records and returns the text that can be printed now.
-    pub fn add<R: Serialize>(&mut self, records: impl IntoIterator<Item = R>) -> Vec<u8> {
-        let mut out = Vec::new();
+    pub fn add<R: Indent>(&mut self, records: impl IntoIterator<Item = R>) -> &[u8] {
+        let out = &mut self.out;
+        out.clear();
         for record in records {
             let is_first = !std::mem::replace(&mut self.has_records, true);
             if is_first {
@@ -74,9 +77,9 @@ impl Parts {
                 out.extend_from_slice(if is_first { INDENT } else { NEXT });
             }
             match (self.form, self.shape) {
-                (Form::Json, Shape::Slurm22) => write_nested(&mut out, &record, DEPTH),
+                (Form::Json, Shape::Slurm22) => record.write_at(DEPTH, out),
                 (Form::Json, Shape::Slurm23) => {
-                    write_nested(&mut out, &newer::record(json!(record)), DEPTH)
+                    newer::record(json!(record)).write_at(DEPTH, out);
                 }
                 (Form::Yaml, Shape::Slurm22) => out.extend(item(&json!(record)).into_bytes()),
                 (Form::Yaml, Shape::Slurm23) => {
@@ -112,7 +115,7 @@ mod tests {
                 let mut parts = Parts::new("plugin", "jobs", (form, Shape::Slurm22));
                 let written = records[..count]
                     .chunks(2)
-                    .map(|some| parts.add(some))
+                    .map(|some| parts.add(some).to_vec())
                     .collect::<Vec<_>>()
                     .concat();
                 assert_eq!(

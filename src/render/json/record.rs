@@ -1,6 +1,7 @@
 //! Objects with static member names. A document may have a hundred thousand of them, so neither the
 //! names nor most values are copied.
 
+use crate::json::document::{Indent, push_line};
 use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
 use serde_json::Value;
@@ -118,17 +119,18 @@ impl Serialize for Member<'_> {
 #[derive(Debug)]
 pub struct Record<'a> {
     members: Members<'a>,
-    /// The indices of the members, in sorted order.
-    sorted: Rc<[usize]>,
+    order: Rc<Order>,
 }
+
+/// The indices of members in sorted order, each with its name as it is written: `"name": `.
+type Order = [(usize, Box<[u8]>)];
 
 /// Sorts members by name. Records of one kind mostly have the same names, so the order of the last
 /// record usually holds for the next one.
 #[derive(Debug, Default)]
 pub(crate) struct Sorter {
     names: Vec<&'static str>,
-    /// The indices of the names, in sorted order.
-    sorted: Rc<[usize]>,
+    order: Rc<Order>,
 }
 
 impl Sorter {
@@ -139,26 +141,46 @@ impl Sorter {
         let mut all = Members::with_capacity(self.names.len());
         members.into_iter().for_each(|mut some| all.append(&mut some));
         // Compare pointers: an equal string at another address only costs another sort.
-        let is_same = |(name, (other, _)): (&&str, &(&str, Member<'_>))| std::ptr::eq(*name, *other);
+        let is_same =
+            |(name, (other, _)): (&&str, &(&str, Member<'_>))| std::ptr::eq(*name, *other);
         if self.names.len() != all.len() || !self.names.iter().zip(&all).all(is_same) {
             self.names = all.iter().map(|(name, _)| *name).collect();
             let mut sorted: Vec<usize> = (0..all.len()).collect();
             sorted.sort_unstable_by_key(|place| self.names[*place]);
-            self.sorted = sorted.into();
+            let written = |name: &str| format!("{}: ", Value::from(name)).into_bytes().into();
+            self.order =
+                sorted.into_iter().map(|place| (place, written(self.names[place]))).collect();
         }
-        Record { members: all, sorted: Rc::clone(&self.sorted) }
+        Record { members: all, order: Rc::clone(&self.order) }
     }
 }
 
 impl Serialize for Record<'_> {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
         let mut map = to.serialize_map(Some(self.members.len()))?;
-        for (name, value) in self.sorted.iter().map(|place| &self.members[*place]) {
+        for (name, value) in self.order.iter().map(|(place, _)| &self.members[*place]) {
             map.serialize_entry(name, value)?;
         }
         map.end()
     }
 }
+
+impl Indent for Record<'_> {
+    fn write_at(&self, depth: usize, out: &mut Vec<u8>) {
+        out.push(b'{');
+        for (at, (place, name)) in self.order.iter().enumerate() {
+            push_line(out, depth + 1, at == 0);
+            out.extend_from_slice(name);
+            self.members[*place].1.write_at(depth + 1, out);
+        }
+        if !self.members.is_empty() {
+            push_line(out, depth, true);
+        }
+        out.push(b'}');
+    }
+}
+
+impl Indent for Member<'_> {}
 
 impl From<Record<'_>> for Value {
     fn from(Record { members, .. }: Record<'_>) -> Self {
@@ -175,7 +197,8 @@ mod tests {
     #[test]
     fn members_are_always_sorted_by_name() {
         let mut sorter = Sorter::default();
-        let mut text = |parts: Vec<Members<'_>>| serde_json::to_string(&sorter.record(parts)).unwrap();
+        let mut text =
+            |parts: Vec<Members<'_>>| serde_json::to_string(&sorter.record(parts)).unwrap();
         let three = |n| vec![members! { "b": n, "c": 0 }, members! { "a": 1 }];
         assert_eq!(text(three(2)), r#"{"a":1,"b":2,"c":0}"#);
         assert_eq!(text(three(3)), r#"{"a":1,"b":3,"c":0}"#);
@@ -199,6 +222,15 @@ mod tests {
         let mut sorter = Sorter::default();
         let record = sorter.record([members]);
         assert_eq!(serde_json::to_string(&record).unwrap(), expected.to_string());
+        for depth in [0, 2] {
+            let (mut ours, mut others) = (Vec::new(), Vec::new());
+            record.write_at(depth, &mut ours);
+            expected.write_at(depth, &mut others);
+            assert_eq!(String::from_utf8(ours), String::from_utf8(others), "{depth}");
+        }
+        let (mut none, nothing) = (Vec::new(), Sorter::default().record([]));
+        nothing.write_at(1, &mut none);
+        assert_eq!(none, b"{}");
         assert_eq!(Value::from(record), expected);
     }
 }
