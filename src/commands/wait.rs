@@ -76,7 +76,10 @@ pub fn until_over(named: &[JobRef], scope: &'static str) -> Result<Known, CliErr
                     jobs.look_again(&changed, ends.is_some())?;
                 }
                 // It may be from another daemon, which knows nothing of the question.
-                if changed.all && let Some(ends) = ends && !follower.is_asking() {
+                if changed.all
+                    && let Some(ends) = ends
+                    && !follower.is_asking()
+                {
                     ends.ask(&mut follower);
                 }
             }
