@@ -6,6 +6,7 @@ use crate::actors::news::NewsSender;
 use actix::Message;
 use slotd_exec::cgroup::CgroupError;
 use slotd_exec::launch_spec::{StepCommand, StepUsage};
+use slotd_model::brief::BriefJob;
 use slotd_model::change::{Change, LaunchTexts};
 use slotd_model::diagnostics::Diagnostics;
 use slotd_model::gpu::{Gpu, GpuReading};
@@ -529,12 +530,20 @@ impl From<StoreError> for ReadError {
 }
 
 #[derive(Message)]
-#[rtype(result = "Result<Vec<JobView>, ReadError>")]
+#[rtype(result = "Result<PastFound, ReadError>")]
 pub struct PastJobs {
     /// The filter, and the fields to return.
     pub query: Arc<JobQuery>,
     /// Some of the candidates.
     pub ids: Vec<JobId>,
+}
+
+/// Records from the database.
+#[derive(Default)]
+pub struct PastFound {
+    pub jobs: Vec<JobView>,
+    /// Used instead of `jobs` for ended jobs if the query was brief.
+    pub brief: Vec<BriefJob>,
 }
 
 /// Get the records that may match, in the order in which sacct shows them.

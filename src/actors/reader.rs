@@ -7,11 +7,12 @@
 
 use crate::actors::launch_plan::fill_paths;
 use crate::actors::messages::{
-    BatchTexts, EndedFacts, PastCandidates, PastJobs, PastRecords, ReadError, ReadSource,
-    WithoutEnvironment,
+    BatchTexts, EndedFacts, PastCandidates, PastFound, PastJobs, PastRecords, ReadError,
+    ReadSource, WithoutEnvironment,
 };
 use actix::prelude::*;
 use slotd_model::batch_tasks::BatchTasks;
+use slotd_model::brief::BriefJob;
 use slotd_model::change::LaunchTexts;
 use slotd_model::query::JobQuery;
 use slotd_model::source::Kept;
@@ -85,7 +86,7 @@ impl ReaderActor {
         } else {
             fill_paths(&mut view, &self.host)
         }
-        if query.brief { view.outline() } else { view }
+        view
     }
 }
 
@@ -98,7 +99,7 @@ impl Actor for ReaderActor {
 }
 
 impl Handler<PastJobs> for ReaderActor {
-    type Result = Result<Vec<JobView>, ReadError>;
+    type Result = Result<PastFound, ReadError>;
 
     fn handle(&mut self, PastJobs { query, ids }: PastJobs, _: &mut Self::Context) -> Self::Result {
         let (earlier, jobs) = if query.duplicates {
@@ -109,7 +110,15 @@ impl Handler<PastJobs> for ReaderActor {
         let earlier = earlier
             .into_iter()
             .map(|run| JobView { requeued: run.requeued, ..self.view(run.record, &query) });
-        Ok(earlier.chain(jobs.into_iter().map(|job| self.view(job, &query))).collect())
+        let mut found = PastFound::default();
+        for view in earlier.chain(jobs.into_iter().map(|job| self.view(job, &query))) {
+            if query.brief && view.run.state.is_terminal() {
+                found.brief.push(BriefJob::of_past(view));
+            } else {
+                found.jobs.push(view);
+            }
+        }
+        Ok(found)
     }
 }
 

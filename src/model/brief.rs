@@ -1,47 +1,139 @@
 //! Jobs in listings: the values that the usual columns show, and nothing else. A full record is
 //! several times as large, and a queue may be long.
 
+use crate::array::ArraySpec;
 use crate::request::JobKind;
-use crate::run::RunState;
 use crate::tres::Allocation;
 use crate::view::JobView;
-use crate::{ArrayRole, Job, JobId, JobRequest, JobState, Reason, Timestamp};
+use crate::{ArrayRole, ExitCode, Job, JobId, JobState, Reason, Step, Timestamp, Tres, is_default};
+use serde::de::{SeqAccess, Visitor};
+use serde::ser::SerializeSeq;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use std::fmt;
 use std::sync::Arc;
 
-/// A job in a listing, serialized as a tuple. As a [`JobView`] it has defaults for everything else.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+/// A job in a listing, serialized as a list. As a [`JobView`] it has defaults for everything else.
+#[derive(Debug, Clone, PartialEq, Default)]
 pub struct BriefJob {
     pub id: JobId,
-    pub role: ArrayRole,
-    pub kind: JobKind,
+    pub priority: u32,
+    pub submit: Timestamp,
     pub name: String,
     pub user: String,
     pub uid: u32,
-    pub ntasks: Option<u32>,
-    pub ntasks_per_node: Option<u32>,
-    pub time_limit_secs: Option<u64>,
     pub partition: String,
     pub cpus: u32,
     pub mem_mb: u64,
-    pub gpus: u32,
-    pub priority: u32,
-    pub submit: Timestamp,
     pub state: JobState,
     pub reason: Reason,
+    pub time_limit_secs: Option<u64>,
     pub start: Option<Timestamp>,
     pub end: Option<Timestamp>,
+    pub role: ArrayRole,
+    pub kind: JobKind,
+    pub gpus: u32,
+    pub ntasks: Option<u32>,
+    pub ntasks_per_node: Option<u32>,
     pub stepped_us: i64,
     pub suspended_at: Option<Timestamp>,
     pub suspended_us: u64,
+    pub past: Option<Box<Past>>,
 }
 
-/// Kind, name, user, UID, tasks, tasks per node, time limit in seconds.
-type Request<T> = (JobKind, T, T, u32, Option<u32>, Option<u32>, Option<u64>);
+/// What a listing shows of accounting records only.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Past {
+    pub gpu_mem_mb: u64,
+    pub shards: u32,
+    pub allocated: Option<Tres>,
+    pub exit: ExitCode,
+    pub derived_exit: ExitCode,
+    pub account: Option<String>,
+    pub cancelled_by: Option<u32>,
+    pub restarts: u32,
+    pub requeued: bool,
+    pub array: Option<ArraySpec>,
+    pub steps: Vec<Step>,
+}
 
-/// State, reason, start, end, jump of the wall clock in µs, start of the suspension, earlier
-/// suspensions in µs.
-type Run = (JobState, Reason, Option<Timestamp>, Option<Timestamp>, i64, Option<Timestamp>, u64);
+/// Serializes a structure as the list of its fields in this order, without the defaults at the end:
+/// most jobs have no value for the last ones.
+macro_rules! as_list {
+    ($name:ident { $($field:ident),* $(,)? }) => {
+        impl Serialize for $name {
+            fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+                let is_set = [$(!is_default(&self.$field)),*];
+                let mut left = is_set.iter().rposition(|set| *set).map_or(0, |last| last + 1);
+                let mut list = to.serialize_seq(Some(left))?;
+                $(if left > 0 {
+                    list.serialize_element(&self.$field)?;
+                    left -= 1;
+                })*
+                list.end()
+            }
+        }
+
+        impl<'de> Deserialize<'de> for $name {
+            fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+                struct Fields;
+
+                impl<'de> Visitor<'de> for Fields {
+                    type Value = $name;
+
+                    fn expecting(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+                        to.write_str(concat!("the fields of ", stringify!($name)))
+                    }
+
+                    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<$name, A::Error> {
+                        Ok($name { $($field: list.next_element()?.unwrap_or_default()),* })
+                    }
+                }
+
+                from.deserialize_seq(Fields)
+            }
+        }
+    };
+}
+
+as_list!(BriefJob {
+    id,
+    priority,
+    submit,
+    name,
+    user,
+    uid,
+    partition,
+    cpus,
+    mem_mb,
+    state,
+    reason,
+    time_limit_secs,
+    start,
+    end,
+    role,
+    kind,
+    gpus,
+    ntasks,
+    ntasks_per_node,
+    stepped_us,
+    suspended_at,
+    suspended_us,
+    past,
+});
+
+as_list!(Past {
+    exit,
+    allocated,
+    account,
+    derived_exit,
+    cancelled_by,
+    restarts,
+    requeued,
+    array,
+    steps,
+    gpu_mem_mb,
+    shards,
+});
 
 impl BriefJob {
     /// Copies the listed fields of a record.
@@ -49,46 +141,80 @@ impl BriefJob {
         let (request, run) = (&*job.request, &job.run);
         BriefJob {
             id: job.id,
-            role: job.role.clone(),
-            kind: request.kind,
+            priority: job.priority,
+            submit: job.submit,
             name: request.name.clone(),
             user: request.user.clone(),
             uid: request.uid,
-            ntasks: request.ntasks,
-            ntasks_per_node: request.ntasks_per_node,
-            time_limit_secs: request.time_limit_secs,
             partition: job.partition.clone(),
             cpus: job.tres.cpus,
             mem_mb: job.tres.mem_mb,
-            gpus: job.tres.gpus,
-            priority: job.priority,
-            submit: job.submit,
             state: run.state,
             reason: run.reason,
+            time_limit_secs: request.time_limit_secs,
             start: run.start,
             end: run.end,
+            role: job.role.clone(),
+            kind: request.kind,
+            gpus: job.tres.gpus,
+            ntasks: request.ntasks,
+            ntasks_per_node: request.ntasks_per_node,
             stepped_us: run.stepped_us,
             suspended_at: run.suspended_at,
             suspended_us: run.suspended_us,
+            past: None,
         }
+    }
+
+    /// Reduces an accounting record to the usual columns of `sacct`. Its steps are kept.
+    pub fn of_past(view: JobView) -> BriefJob {
+        let (brief, requeued) = (BriefJob::of(&view.job), view.requeued);
+        let Job { request, tres, run, steps, .. } = view.job;
+        let past = Past {
+            gpu_mem_mb: tres.gpu_mem_mb,
+            shards: tres.shards,
+            allocated: run.alloc.map(|alloc| alloc.tres),
+            exit: run.exit,
+            derived_exit: run.derived_exit,
+            account: request.account.clone(),
+            cancelled_by: run.cancelled_by,
+            restarts: run.restarts,
+            requeued,
+            array: request.array.clone(),
+            steps,
+        };
+        BriefJob { past: Some(Box::new(past)), ..brief }
     }
 
     /// Writes the listed fields into a view that has defaults for everything else. A long listing
     /// reuses a few views, which are large.
     pub fn put_into(self, view: &mut JobView) {
+        let past = self.past.map_or_else(Past::default, |past| *past);
+        view.requeued = past.requeued;
         let job = &mut view.job;
         (job.id, job.role, job.partition) = (self.id, self.role, self.partition);
-        (job.priority, job.submit) = (self.priority, self.submit);
-        (job.tres.cpus, job.tres.mem_mb, job.tres.gpus) = (self.cpus, self.mem_mb, self.gpus);
+        (job.priority, job.submit, job.steps) = (self.priority, self.submit, past.steps);
+        job.tres = Tres {
+            cpus: self.cpus,
+            mem_mb: self.mem_mb,
+            gpus: self.gpus,
+            gpu_mem_mb: past.gpu_mem_mb,
+            shards: past.shards,
+        };
         let request = Arc::make_mut(&mut job.request);
         (request.kind, request.name) = (self.kind, self.name);
         (request.user, request.uid) = (self.user, self.uid);
         (request.ntasks, request.ntasks_per_node) = (self.ntasks, self.ntasks_per_node);
         request.time_limit_secs = self.time_limit_secs;
+        (request.account, request.array) = (past.account, past.array);
         let run = &mut job.run;
         (run.state, run.reason) = (self.state, self.reason);
         (run.start, run.end, run.stepped_us) = (self.start, self.end, self.stepped_us);
         (run.suspended_at, run.suspended_us) = (self.suspended_at, self.suspended_us);
+        (run.exit, run.derived_exit) = (past.exit, past.derived_exit);
+        (run.restarts, run.cancelled_by) = (past.restarts, past.cancelled_by);
+        let allocation = |tres| Box::new(Allocation { tres, ..Allocation::default() });
+        run.alloc = past.allocated.map(allocation);
     }
 }
 
@@ -100,122 +226,12 @@ impl From<BriefJob> for JobView {
     }
 }
 
-impl JobView {
-    /// Reduces an accounting record to the usual columns of `sacct`. It is serialized like any
-    /// other record, which omits empty fields. Its steps are kept.
-    #[must_use]
-    pub fn outline(self) -> JobView {
-        let Job { id, role, request, partition, tres, priority, submit, run, steps, .. } = self.job;
-        let request = JobRequest {
-            kind: request.kind,
-            name: request.name.clone(),
-            user: request.user.clone(),
-            uid: request.uid,
-            account: request.account.clone(),
-            array: request.array.clone(),
-            time_limit_secs: request.time_limit_secs,
-            ..JobRequest::default()
-        };
-        let run = RunState {
-            state: run.state,
-            reason: run.reason,
-            start: run.start,
-            end: run.end,
-            stepped_us: run.stepped_us,
-            suspended_at: run.suspended_at,
-            suspended_us: run.suspended_us,
-            exit: run.exit,
-            derived_exit: run.derived_exit,
-            restarts: run.restarts,
-            alloc: run
-                .alloc
-                .map(|alloc| Box::new(Allocation { tres: alloc.tres, ..Allocation::default() })),
-            cancelled_by: run.cancelled_by,
-            ..RunState::default()
-        };
-        let request = Arc::new(request);
-        let job = Job {
-            id,
-            role,
-            request,
-            partition,
-            tres,
-            priority,
-            submit,
-            run,
-            steps,
-            ..Job::default()
-        };
-        JobView { job, requeued: self.requeued, ..JobView::default() }
-    }
-}
-
-impl Serialize for BriefJob {
-    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        let request: Request<&str> = (
-            self.kind,
-            &self.name,
-            &self.user,
-            self.uid,
-            self.ntasks,
-            self.ntasks_per_node,
-            self.time_limit_secs,
-        );
-        let run: Run = (
-            self.state,
-            self.reason,
-            self.start,
-            self.end,
-            self.stepped_us,
-            self.suspended_at,
-            self.suspended_us,
-        );
-        let tres = (self.cpus, self.mem_mb, self.gpus);
-        (self.id, &self.role, request, &self.partition, tres, self.priority, self.submit, run)
-            .serialize(to)
-    }
-}
-
-impl<'de> Deserialize<'de> for BriefJob {
-    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        type Parts =
-            (JobId, ArrayRole, Request<String>, String, (u32, u64, u32), u32, Timestamp, Run);
-        let (id, role, request, partition, (cpus, mem_mb, gpus), priority, submit, run): Parts =
-            Deserialize::deserialize(from)?;
-        let (kind, name, user, uid, ntasks, ntasks_per_node, time_limit_secs) = request;
-        let (state, reason, start, end, stepped_us, suspended_at, suspended_us) = run;
-        Ok(BriefJob {
-            id,
-            role,
-            kind,
-            name,
-            user,
-            uid,
-            ntasks,
-            ntasks_per_node,
-            time_limit_secs,
-            partition,
-            cpus,
-            mem_mb,
-            gpus,
-            priority,
-            submit,
-            state,
-            reason,
-            start,
-            end,
-            stepped_us,
-            suspended_at,
-            suspended_us,
-        })
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::End;
     use crate::array::TaskSet;
+    use crate::{JobRequest, StepId};
 
     fn waiting() -> BriefJob {
         BriefJob {
@@ -252,13 +268,33 @@ mod tests {
         }
     }
 
+    fn recorded() -> BriefJob {
+        let past = Past {
+            gpu_mem_mb: 7,
+            shards: 2,
+            allocated: Some(Tres { gpus: 1, cpus: 3, ..Tres::default() }),
+            exit: ExitCode::status(3),
+            derived_exit: ExitCode::signal(9),
+            account: Some("a".to_owned()),
+            cancelled_by: Some(0),
+            restarts: 2,
+            requeued: true,
+            array: Some(ArraySpec { tasks: TaskSet::one(4), limit: Some(1) }),
+            steps: vec![Step::started(StepId::Num(0), Timestamp(4))],
+        };
+        BriefJob { past: Some(Box::new(past)), ..waiting() }
+    }
+
     #[test]
     fn reused_view_keeps_nothing_of_the_job_before() {
-        for (first, second) in [(waiting(), suspended_task()), (suspended_task(), waiting())] {
-            let mut view = JobView::from(first);
+        let all = [waiting(), suspended_task(), recorded()];
+        for (first, second) in all.iter().flat_map(|one| all.iter().map(move |two| (one, two))) {
+            let mut view = JobView::from(first.clone());
             second.clone().put_into(&mut view);
             assert_eq!(view, JobView::from(second.clone()));
-            assert_eq!(BriefJob::of(&view), second);
+            let is_past = second.past.is_some();
+            let brief = if is_past { BriefJob::of_past(view) } else { BriefJob::of(&view) };
+            assert_eq!(brief, *second);
         }
     }
 
@@ -271,9 +307,21 @@ mod tests {
 
     #[test]
     fn brief_job_survives_the_wire() {
-        for job in [waiting(), suspended_task()] {
+        for job in [waiting(), suspended_task(), recorded()] {
             let text = serde_json::to_string(&job).unwrap();
             assert_eq!(serde_json::from_str::<BriefJob>(&text).unwrap(), job, "{text}");
         }
+    }
+
+    #[test]
+    fn defaults_at_the_end_are_not_sent() {
+        let text = |job: &BriefJob| serde_json::to_string(job).unwrap();
+        assert_eq!(text(&BriefJob::default()), "[]");
+        assert_eq!(serde_json::from_str::<BriefJob>("[]").unwrap(), BriefJob::default());
+        let job = BriefJob { id: JobId(7), name: "a".to_owned(), ..BriefJob::default() };
+        assert_eq!(text(&job), r#"[7,0,0,"a"]"#);
+        assert_eq!(serde_json::from_str::<BriefJob>(&text(&job)).unwrap(), job);
+        let too_long = text(&suspended_task()).replace(']', ",0,0,0]");
+        assert!(serde_json::from_str::<BriefJob>(&too_long).is_err(), "{too_long}");
     }
 }

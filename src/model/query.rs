@@ -94,8 +94,8 @@ pub struct JobQuery {
     /// memory may have them anyway.
     #[serde(skip_serializing_if = "is_default")]
     pub without_batch_steps: bool,
-    /// Send only the fields of [`crate::brief::BriefJob`], or from accounting those of
-    /// [`crate::view::JobView::outline`]: a long listing shows little of each job.
+    /// Send only the fields of [`crate::brief::BriefJob`]: a long listing shows little of each job.
+    /// Accounting sends records that have not ended in full.
     #[serde(skip_serializing_if = "is_default")]
     pub brief: bool,
 }

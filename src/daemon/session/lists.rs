@@ -41,26 +41,29 @@ impl Session {
             let jobs =
                 reader.send(PastJobs { query: Arc::clone(&query), ids: ids.to_vec() }).await?;
             Ok::<_, actix::MailboxError>(match jobs {
-                Ok(jobs) => Ok(refreshed(&hub.scheduler, jobs).await?),
+                Ok(PastFound { jobs, brief }) => {
+                    let jobs = refreshed(&hub.scheduler, jobs).await?;
+                    Ok(JobList { jobs, brief, ..JobList::at((hub.clock)()) })
+                }
                 Err(e) => Err(e),
             })
         };
         let mut parts = ids.chunks(PART);
-        let mut jobs = read(parts.next().unwrap_or_default()).await?;
+        let mut list = read(parts.next().unwrap_or_default()).await?;
         loop {
-            let list = match jobs {
-                Ok(jobs) => JobList { jobs, ..JobList::at((hub.clock)()) },
+            let part = match list {
+                Ok(list) => list,
                 Err(e) => return Ok(refused(Refusal::Database(e.0))),
             };
-            let Some(next) = parts.next() else { return Ok(plain(Answer::Jobs(list))) };
+            let Some(next) = parts.next() else { return Ok(plain(Answer::Jobs(part))) };
             // Read the next part from the database while this one is encoded and read by the
             // client.
-            let send = hub.answers.send(&self.socket, Answer::SomeJobs(list), Vec::new());
+            let send = hub.answers.send(&self.socket, Answer::SomeJobs(part), Vec::new());
             let (sent, read) = tokio::join!(send, read(next));
             if sent.is_err() {
                 return Ok(None);
             }
-            jobs = read?;
+            list = read?;
         }
     }
 
@@ -252,7 +255,7 @@ impl Reading {
         if let Some(past) = self.past.as_ref().filter(|_| !gone.is_empty()) {
             let query = PastJobs { query: Arc::clone(past), ids: gone };
             match hub.readers.for_query(past).send(query).await? {
-                Ok(found) => add_past(&self.query, &mut list, &mut self.unknown, found),
+                Ok(found) => add_past(&self.query, &mut list, &mut self.unknown, found.jobs),
                 Err(e) => return Ok(Err(e)),
             }
         }

@@ -488,6 +488,7 @@ mod tests {
     use super::*;
     use crate::field::Need;
     use crate::fixture::{at, ctx, job, step};
+    use slotd_model::brief::BriefJob;
     use slotd_model::tres::{Allocation, Tres};
     use slotd_model::{End, ExitCode, Reason};
 
@@ -510,7 +511,7 @@ mod tests {
     }
 
     #[test]
-    fn brief_fields_are_the_same_for_an_outline() {
+    fn brief_fields_are_the_same_for_a_brief_record() {
         let held = |tres| {
             Some(Box::new(Allocation { tres, cpu_ids: vec![3, 4], ..Allocation::default() }))
         };
@@ -539,13 +540,14 @@ mod tests {
             job(8, "task").task(7, 3).running(1).build(),
         ];
         for whole in &jobs {
-            let sent = serde_json::to_string(&whole.clone().outline()).unwrap();
-            let outline: JobView = serde_json::from_str(&sent).unwrap();
-            assert_eq!(outline.steps, whole.steps);
+            let sent = serde_json::to_string(&BriefJob::of_past(whole.clone())).unwrap();
+            let brief: BriefJob = serde_json::from_str(&sent).unwrap();
+            let brief = JobView::from(brief);
+            assert_eq!(brief.steps, whole.steps);
             for field in Sacct::fields().iter().filter(|field| field.need == Need::Brief) {
                 for step in std::iter::once(None).chain(whole.steps.iter().map(Some)) {
                     let value = |job| field.value(&Row { job, step }, &ctx());
-                    assert_eq!(value(&outline), value(whole), "{} {sent}", field.title());
+                    assert_eq!(value(&brief), value(whole), "{} {sent}", field.title());
                 }
             }
         }
