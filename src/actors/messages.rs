@@ -551,6 +551,16 @@ pub struct PastFound {
 #[rtype(result = "Result<Vec<JobId>, ReadError>")]
 pub struct PastCandidates(pub Arc<JobQuery>);
 
+/// Like [`PastCandidates`], and get the first of them like [`PastJobs`]: an answer about one job
+/// needs no second message.
+#[derive(Message)]
+#[rtype(result = "Result<(Vec<JobId>, PastFound), ReadError>")]
+pub struct PastBegin {
+    pub query: Arc<JobQuery>,
+    /// The most records to get.
+    pub first: usize,
+}
+
 /// Get the records of these jobs from the database.
 #[derive(Message)]
 #[rtype(result = "Result<Vec<Job>, ReadError>")]

@@ -7,7 +7,7 @@
 
 use crate::actors::launch_plan::fill_paths;
 use crate::actors::messages::{
-    BatchTexts, EndedFacts, PastCandidates, PastFound, PastJobs, PastRecords, ReadError,
+    BatchTexts, EndedFacts, PastBegin, PastCandidates, PastFound, PastJobs, PastRecords, ReadError,
     ReadSource, WithoutEnvironment,
 };
 use actix::prelude::*;
@@ -70,6 +70,27 @@ impl ReaderActor {
         ReaderActor { reader, host, batch_tasks }
     }
 
+    /// Reads those of the records that match the query.
+    fn read(&mut self, query: &JobQuery, ids: &[JobId]) -> Result<PastFound, StoreError> {
+        let (earlier, jobs) = if query.duplicates {
+            self.reader.records_with_runs(ids, query)?
+        } else {
+            (Vec::new(), self.reader.records(ids, query)?)
+        };
+        let earlier = earlier
+            .into_iter()
+            .map(|run| JobView { requeued: run.requeued, ..self.view(run.record, query) });
+        let mut found = PastFound::default();
+        for view in earlier.chain(jobs.into_iter().map(|job| self.view(job, query))) {
+            if query.brief && view.run.state.is_terminal() {
+                found.brief.push(BriefJob::of_past(view));
+            } else {
+                found.jobs.push(view);
+            }
+        }
+        Ok(found)
+    }
+
     /// Returns the requested fields of a record.
     fn view(&self, job: Job, query: &JobQuery) -> JobView {
         let is_batch = job.own_step_id() == Some(StepId::Batch);
@@ -102,23 +123,21 @@ impl Handler<PastJobs> for ReaderActor {
     type Result = Result<PastFound, ReadError>;
 
     fn handle(&mut self, PastJobs { query, ids }: PastJobs, _: &mut Self::Context) -> Self::Result {
-        let (earlier, jobs) = if query.duplicates {
-            self.reader.records_with_runs(&ids, &query)?
-        } else {
-            (Vec::new(), self.reader.records(&ids, &query)?)
-        };
-        let earlier = earlier
-            .into_iter()
-            .map(|run| JobView { requeued: run.requeued, ..self.view(run.record, &query) });
-        let mut found = PastFound::default();
-        for view in earlier.chain(jobs.into_iter().map(|job| self.view(job, &query))) {
-            if query.brief && view.run.state.is_terminal() {
-                found.brief.push(BriefJob::of_past(view));
-            } else {
-                found.jobs.push(view);
-            }
-        }
-        Ok(found)
+        Ok(self.read(&query, &ids)?)
+    }
+}
+
+impl Handler<PastBegin> for ReaderActor {
+    type Result = Result<(Vec<JobId>, PastFound), ReadError>;
+
+    fn handle(
+        &mut self,
+        PastBegin { query, first }: PastBegin,
+        _: &mut Self::Context,
+    ) -> Self::Result {
+        let ids = self.reader.candidates(&query)?;
+        let found = self.read(&query, &ids[..ids.len().min(first)])?;
+        Ok((ids, found))
     }
 }
 

@@ -33,23 +33,25 @@ impl Session {
         let hub = &self.hub;
         let query = Arc::new(query);
         let reader = hub.readers.for_query(&query);
-        let ids = match reader.send(PastCandidates(Arc::clone(&query))).await? {
-            Ok(ids) => ids,
-            Err(e) => return Ok(refused(Refusal::Database(e.0))),
+        let list_of = async |PastFound { jobs, brief }| {
+            let jobs = refreshed(&hub.scheduler, jobs).await?;
+            Ok::<_, actix::MailboxError>(JobList { jobs, brief, ..JobList::at((hub.clock)()) })
         };
         let read = async |ids: &[JobId]| {
-            let jobs =
+            let found =
                 reader.send(PastJobs { query: Arc::clone(&query), ids: ids.to_vec() }).await?;
-            Ok::<_, actix::MailboxError>(match jobs {
-                Ok(PastFound { jobs, brief }) => {
-                    let jobs = refreshed(&hub.scheduler, jobs).await?;
-                    Ok(JobList { jobs, brief, ..JobList::at((hub.clock)()) })
-                }
+            Ok::<_, actix::MailboxError>(match found {
+                Ok(found) => Ok(list_of(found).await?),
                 Err(e) => Err(e),
             })
         };
-        let mut parts = ids.chunks(PART);
-        let mut list = read(parts.next().unwrap_or_default()).await?;
+        let begin = PastBegin { query: Arc::clone(&query), first: PART };
+        let (ids, found) = match reader.send(begin).await? {
+            Ok(begun) => begun,
+            Err(e) => return Ok(refused(Refusal::Database(e.0))),
+        };
+        let mut parts = ids.chunks(PART).skip(1);
+        let mut list: Result<_, ReadError> = Ok(list_of(found).await?);
         loop {
             let part = match list {
                 Ok(list) => list,
