@@ -191,7 +191,7 @@ impl Table for Accounts {
 }
 
 type F = Field<Accounts>;
-type Get = fn(&Row<'_>, &Ctx) -> Value;
+type Get = fn(&Row<'_>, &Ctx) -> Value<'static>;
 
 const fn field(width: i32, names: &'static [&'static str], header: &'static str, get: Get) -> F {
     F::new(names, header, get).width(width)
@@ -202,7 +202,7 @@ const fn empty(width: i32, names: &'static [&'static str], header: &'static str)
     field(width, names, header, |_, _| Value::NONE)
 }
 
-fn of_qos<V: Into<Value>>(row: &Row<'_>, get: impl FnOnce(&Qos) -> V) -> Value {
+fn of_qos<V: Into<Value<'static>>>(row: &Row<'_>, get: impl FnOnce(&Qos) -> V) -> Value<'static> {
     match row {
         Row::Qos(_, qos) => get(qos).into(),
         Row::Cluster(_) | Row::Elsewhere(..) | Row::Own(..) | Row::Tres(..) | Row::Limit(_) => {
@@ -212,12 +212,12 @@ fn of_qos<V: Into<Value>>(row: &Row<'_>, get: impl FnOnce(&Qos) -> V) -> Value {
 }
 
 /// Creates a column for a number of a QOS.
-fn number_of_qos(row: &Row<'_>, get: impl FnOnce(&Qos) -> Option<u32>) -> Value {
+fn number_of_qos(row: &Row<'_>, get: impl FnOnce(&Qos) -> Option<u32>) -> Value<'static> {
     of_qos(row, |qos| get(qos).map_or(Value::NONE, |number| Value::Number(number.into())))
 }
 
 /// Formats a limit of a QOS on resources.
-fn tres_of_qos(row: &Row<'_>, ctx: &Ctx, get: impl FnOnce(&Qos) -> TresLimit) -> Value {
+fn tres_of_qos(row: &Row<'_>, ctx: &Ctx, get: impl FnOnce(&Qos) -> TresLimit) -> Value<'static> {
     of_qos(row, |qos| get(qos).text(|mb| mib(mb, ctx.units)))
 }
 
@@ -228,7 +228,10 @@ fn names(all: &[Qos]) -> String {
     names.join(",")
 }
 
-fn of_cluster<V: Into<Value>>(row: &Row<'_>, get: impl FnOnce(&Host) -> V) -> Value {
+fn of_cluster<V: Into<Value<'static>>>(
+    row: &Row<'_>,
+    get: impl FnOnce(&Host) -> V,
+) -> Value<'static> {
     match row {
         Row::Cluster(host) => get(host).into(),
         Row::Elsewhere(..) | Row::Qos(..) | Row::Own(..) | Row::Tres(..) | Row::Limit(_) => {
@@ -237,7 +240,10 @@ fn of_cluster<V: Into<Value>>(row: &Row<'_>, get: impl FnOnce(&Host) -> V) -> Va
     }
 }
 
-fn of_limit<V: Into<Value>>(row: &Row<'_>, get: impl FnOnce(&Limit) -> Option<V>) -> Value {
+fn of_limit<V: Into<Value<'static>>>(
+    row: &Row<'_>,
+    get: impl FnOnce(&Limit) -> Option<V>,
+) -> Value<'static> {
     match row {
         Row::Limit(limit) => get(limit).map_or(Value::NONE, Into::into),
         Row::Cluster(_) | Row::Elsewhere(..) | Row::Qos(..) | Row::Own(..) | Row::Tres(..) => {
@@ -248,7 +254,7 @@ fn of_limit<V: Into<Value>>(row: &Row<'_>, get: impl FnOnce(&Limit) -> Option<V>
 
 /// Returns the maximum number of running jobs of the account. With a single user, the limit per
 /// user is the same.
-fn jobs(row: &Row<'_>, _: &Ctx) -> Value {
+fn jobs(row: &Row<'_>, _: &Ctx) -> Value<'static> {
     of_limit(row, |limit| limit.jobs.map(|jobs| Value::Number(jobs.into())))
 }
 

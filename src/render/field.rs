@@ -26,7 +26,7 @@ pub trait Table: fmt::Debug + Clone + Copy + Default + PartialEq + Eq + 'static 
     fn fields() -> &'static [Field<Self>];
 
     /// Returns the cell for a fact about the job of this line.
-    fn fact(_row: &Self::Row<'_>, _fact: FactOf) -> Value {
+    fn fact<'r>(_row: &'r Self::Row<'_>, _fact: FactOf) -> Value<'r> {
         Value::NONE
     }
 
@@ -70,7 +70,7 @@ impl Place {
 }
 
 /// Reads a value from a row.
-pub type Get<T> = for<'a, 'r, 'c> fn(&'r <T as Table>::Row<'a>, &'c Ctx) -> Value;
+pub type Get<T> = for<'a, 'r> fn(&'r <T as Table>::Row<'a>, &'r Ctx) -> Value<'r>;
 
 /// The source of a field's value.
 #[derive(Debug, Clone, Copy)]
@@ -222,7 +222,7 @@ impl<T: Table> Field<T> {
     }
 
     /// Returns the value of this column in a row.
-    pub fn value(&self, row: &T::Row<'_>, ctx: &Ctx) -> Value {
+    pub fn value<'r>(&self, row: &'r T::Row<'_>, ctx: &'r Ctx) -> Value<'r> {
         match self.source {
             Source::Row(get) => get(row, ctx),
             Source::Fact(fact) => T::fact(row, fact),

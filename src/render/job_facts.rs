@@ -9,7 +9,7 @@ use serde_json::Value as Json;
 use slotd_model::view::JobView;
 
 /// Reads a fact from a job; `None` if it was not requested.
-pub(crate) type FactOf = fn(&JobView) -> Option<Value>;
+pub(crate) type FactOf = fn(&JobView) -> Option<Value<'_>>;
 
 /// One fact. Outputs without a spelling here do not show it.
 pub(crate) struct JobFact {
@@ -141,7 +141,7 @@ static FACTS: &[JobFact] = &[
         .show(Place::Priority, "Account", Some("(null)"))
         .queue("account")
         .accounting("account", Absent::Null),
-    JobFact::text(|j| Some(job::qos(j).to_owned().into()))
+    JobFact::text(|j| Some(job::qos(j).into()))
         .squeue("q", &["QOS"], "QOS")
         .sacct(&["QOS"], 10)
         .show(Place::Priority, "QOS", None)
@@ -197,18 +197,18 @@ static FACTS: &[JobFact] = &[
     JobFact::text(mail_type).show(Place::Last, "MailType", None),
 ];
 
-fn given(text: &Option<String>) -> Option<Value> {
+fn given(text: &Option<String>) -> Option<Value<'_>> {
     text.clone().map(Value::from)
 }
 
 /// Returns the recipient of mail: the job's user if only the events were requested.
-fn mail_user(job: &JobView) -> Option<Value> {
+fn mail_user(job: &JobView) -> Option<Value<'_>> {
     let request = &job.request;
     let submitter = || request.mail_type.as_ref().map(|_| request.user.clone().into());
     given(&request.mail_user).or_else(submitter)
 }
 
-fn mail_type(job: &JobView) -> Option<Value> {
+fn mail_type(job: &JobView) -> Option<Value<'_>> {
     let request = &job.request;
     given(&request.mail_type).or(request.mail_user.as_ref().map(|_| "NONE".into()))
 }
@@ -247,7 +247,7 @@ pub(crate) fn show(job: &JobView, place: Place, ctx: &Ctx) -> Vec<(&'static str,
 }
 
 /// Returns the members of `squeue --json`; a missing value is an empty string.
-pub(crate) fn queue(job: &JobView) -> Members<'static> {
+pub(crate) fn queue(job: &JobView) -> Members<'_> {
     let member = |fact: &JobFact| Some((fact.queue?, (fact.get)(job).map_or("".into(), member_of)));
     FACTS.iter().filter_map(member).collect()
 }
@@ -268,7 +268,7 @@ pub(crate) fn put_accounting(job: &JobView, record: &mut Json) {
 }
 
 /// Returns a number as a number and anything else as text.
-fn member_of(value: Value) -> Member<'static> {
+fn member_of(value: Value<'_>) -> Member<'_> {
     match value {
         Value::Text(text) => Member::Text(text),
         other => match other.key() {

@@ -271,7 +271,7 @@ impl<T: Table> Layout<T> {
         self.columns.iter().map(|column| (column, &T::fields()[column.field]))
     }
 
-    fn cells(&self, row: &T::Row<'_>, ctx: &Ctx) -> Vec<Cow<'static, str>> {
+    fn cells<'r>(&self, row: &'r T::Row<'_>, ctx: &'r Ctx) -> Vec<Cow<'r, str>> {
         self.fields()
             .map(|(_, field)| printable(field.value(row, ctx).text(ctx), ctx.is_terminal()))
             .collect()

@@ -2,7 +2,7 @@
 
 use crate::Ctx;
 use crate::field::{FormatError, Need, Place, Table, by_code, by_own_name};
-use crate::value::Value;
+use crate::value::{Key, Value};
 use std::cmp::Ordering;
 use std::collections::HashSet;
 use std::marker::PhantomData;
@@ -55,29 +55,63 @@ impl<T: Table> Sort<T> {
         if self.keys.is_empty() {
             return;
         }
-        // Compute each value once instead of once per comparison.
-        let values = |row: &T::Row<'_>| self.values(row, ctx).collect::<Vec<_>>();
-        let mut keyed: Vec<_> =
-            std::mem::take(rows).into_iter().map(|row| (values(&row), row)).collect();
-        keyed.sort_by(|(a, _), (b, _)| self.compare(a, b));
-        rows.extend(keyed.into_iter().map(|(_, row)| row));
+        let mut order = Order::by(self.clone());
+        rows.iter().for_each(|row| order.add(row, 0, ctx));
+        let mut unsorted: Vec<_> = rows.drain(..).map(Some).collect();
+        let sorted = order.places().into_iter();
+        rows.extend(sorted.filter_map(|place| unsorted[place as usize].take()));
     }
+}
 
-    fn values(&self, row: &T::Row<'_>, ctx: &Ctx) -> impl Iterator<Item = Value> {
-        self.keys.iter().map(move |key| T::fields()[key.field].value(row, ctx))
-    }
+/// The value of a row by which it is sorted, computed once instead of once per comparison.
+#[derive(Debug, Clone, Copy)]
+enum Kept {
+    Nothing,
+    Number(i64),
+    /// The number of a text in [`Texts`].
+    Text(u32),
+}
 
-    fn compare(&self, a: &[Value], b: &[Value]) -> Ordering {
-        let by = |((a, b), key): ((&Value, &Value), &SortKey)| {
-            let order = a.key().cmp(&b.key());
-            if key.descends { order.reverse() } else { order }
+/// The texts among the values. Equal ones that follow each other, such as states and partitions,
+/// are stored once.
+#[derive(Debug, Clone, Default)]
+struct Texts {
+    all: Vec<String>,
+    /// The last text of each sort key.
+    last: Vec<u32>,
+}
+
+impl Texts {
+    /// Stores the value for the sort key with this number.
+    fn keep(&mut self, key: usize, value: &Value<'_>) -> Kept {
+        let text = match value.key() {
+            Key::Nothing => return Kept::Nothing,
+            Key::Number(number) => return Kept::Number(number),
+            Key::Text(text) => text,
         };
-        a.iter()
-            .zip(b)
-            .zip(&self.keys)
-            .map(by)
-            .find(|order| order.is_ne())
-            .unwrap_or(Ordering::Equal)
+        if self.last.len() <= key {
+            self.last.resize(key + 1, u32::MAX);
+        }
+        if self.all.get(self.last[key] as usize).is_none_or(|last| last != text) {
+            self.last[key] = u32::try_from(self.all.len()).unwrap_or(u32::MAX);
+            self.all.push(text.to_owned());
+        }
+        Kept::Text(self.last[key])
+    }
+
+    fn compare(&self, a: Kept, b: Kept) -> Ordering {
+        match (a, b) {
+            (Kept::Text(a), Kept::Text(b)) if a == b => Ordering::Equal,
+            _ => self.key(a).cmp(&self.key(b)),
+        }
+    }
+
+    fn key(&self, kept: Kept) -> Key<'_> {
+        match kept {
+            Kept::Nothing => Key::Nothing,
+            Kept::Number(number) => Key::Number(number),
+            Kept::Text(text) => Key::Text(&self.all[text as usize]),
+        }
     }
 }
 
@@ -86,7 +120,8 @@ impl<T: Table> Sort<T> {
 pub struct Order<T: Table> {
     sort: Sort<T>,
     /// For each row, one value per sort key.
-    values: Vec<Value>,
+    values: Vec<Kept>,
+    texts: Texts,
     /// For each row, the number that decides between rows with equal values.
     numbers: Vec<u32>,
     /// The positions of the rows to leave out.
@@ -95,12 +130,16 @@ pub struct Order<T: Table> {
 
 impl<T: Table> Order<T> {
     pub fn by(sort: Sort<T>) -> Self {
-        Order { sort, values: Vec::new(), numbers: Vec::new(), forgotten: HashSet::new() }
+        let (values, texts, numbers, forgotten) = Default::default();
+        Order { sort, values, texts, numbers, forgotten }
     }
 
     /// Adds the next row.
     pub fn add(&mut self, row: &T::Row<'_>, number: u32, ctx: &Ctx) {
-        self.values.extend(self.sort.values(row, ctx));
+        for (place, key) in self.sort.keys.iter().enumerate() {
+            let value = T::fields()[key.field].value(row, ctx);
+            self.values.push(self.texts.keep(place, &value));
+        }
         self.numbers.push(number);
     }
 
@@ -123,9 +162,18 @@ impl<T: Table> Order<T> {
         let mut places: Vec<u32> = all.filter(|place| !self.forgotten.contains(place)).collect();
         places.sort_by(|a, b| {
             let ((a, first), (b, second)) = (row(*a), row(*b));
-            self.sort.compare(a, b).then(first.cmp(&second))
+            self.compare(a, b).then(first.cmp(&second))
         });
         places
+    }
+
+    fn compare(&self, a: &[Kept], b: &[Kept]) -> Ordering {
+        let by = |((a, b), key): ((&Kept, &Kept), &SortKey)| {
+            let order = self.texts.compare(*a, *b);
+            if key.descends { order.reverse() } else { order }
+        };
+        let mut orders = a.iter().zip(b).zip(&self.sort.keys).map(by);
+        orders.find(|order| order.is_ne()).unwrap_or(Ordering::Equal)
     }
 }
 
@@ -156,4 +204,52 @@ fn push_codes<T: Table>(keys: &mut Vec<SortKey>, word: &str) -> Result<(), Forma
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::field::Field;
+    use crate::fixture::ctx;
+    use proptest::prelude::*;
+
+    #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+    struct Pairs;
+
+    type F = Field<Pairs>;
+
+    static FIELDS: &[F] = &[
+        F::new(&["Text"], "TEXT", |r, _| r.0.as_str().into()).code("t"),
+        F::new(&["Number"], "NUMBER", |r, _| r.1.map_or(Value::NONE, Value::from)).code("n"),
+    ];
+
+    impl Table for Pairs {
+        type Row<'a> = &'a (String, Option<u32>);
+
+        fn fields() -> &'static [F] {
+            FIELDS
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn rows_are_sorted_by_their_keys_and_stay_in_order_otherwise(
+            rows in proptest::collection::vec(("[ab]{0,2}", proptest::option::of(0u32..3)), 0..20),
+            text_descends: bool,
+            number_descends: bool,
+        ) {
+            let sign = |descends| if descends { "-" } else { "" };
+            let text = format!("{}t,{}n", sign(text_descends), sign(number_descends));
+            let sort = Sort::<Pairs>::parse(&text).unwrap();
+            let mut sorted: Vec<&(String, Option<u32>)> = rows.iter().collect();
+            sort.apply(&mut sorted, &ctx());
+            let mut expected: Vec<&(String, Option<u32>)> = rows.iter().collect();
+            expected.sort_by(|a, b| {
+                let turned = |order: Ordering, descends| if descends { order.reverse() } else { order };
+                turned(a.0.cmp(&b.0), text_descends).then(turned(a.1.cmp(&b.1), number_descends))
+            });
+            let same = sorted.iter().zip(&expected).all(|(a, b)| std::ptr::eq(*a, *b));
+            prop_assert!(same, "{text}: {sorted:?} {expected:?}");
+        }
+    }
 }

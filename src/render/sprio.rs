@@ -33,7 +33,7 @@ impl Table for Sprio {
 }
 
 type F = Field<Sprio>;
-type Get = fn(&Row<'_>, &Ctx) -> Value;
+type Get = fn(&Row<'_>, &Ctx) -> Value<'static>;
 
 const fn field(
     code: &'static str,
@@ -55,18 +55,21 @@ const fn number(
 }
 
 /// Returns the value or the weight of a factor that slotd does not use: 0.
-fn unweighed(_: &Row<'_>, _: &Ctx) -> Value {
+fn unweighed(_: &Row<'_>, _: &Ctx) -> Value<'static> {
     Value::Number(0)
 }
 
-fn unweighed_share(row: &Row<'_>, _: &Ctx) -> Value {
+fn unweighed_share(row: &Row<'_>, _: &Ctx) -> Value<'static> {
     match row {
         Row::Job(_) => Value::Share(0.0, 7),
         Row::Weights => Value::Number(0),
     }
 }
 
-fn of_job<V: Into<Value>>(row: &Row<'_>, get: impl FnOnce(&JobView) -> V) -> Value {
+fn of_job<V: Into<Value<'static>>>(
+    row: &Row<'_>,
+    get: impl FnOnce(&JobView) -> V,
+) -> Value<'static> {
     match row {
         Row::Job(job) => get(job).into(),
         Row::Weights => Value::NONE,
@@ -74,7 +77,7 @@ fn of_job<V: Into<Value>>(row: &Row<'_>, get: impl FnOnce(&JobView) -> V) -> Val
 }
 
 /// Returns the requested priority, or the default of 1.
-fn site(view: &JobView) -> Value {
+fn site(view: &JobView) -> Value<'static> {
     view.request.priority.unwrap_or(1).into()
 }
 

@@ -3,11 +3,12 @@
 use crate::{Ctx, size, time};
 use slotd_model::Timestamp;
 use std::borrow::Cow;
+use std::fmt::Write as _;
 
 /// The value of a cell.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Value {
-    Text(Cow<'static, str>),
+pub enum Value<'a> {
+    Text(Cow<'a, str>),
     Number(i64),
     /// A share from 0 to 1, printed with this many decimals.
     Share(f64, usize),
@@ -35,9 +36,9 @@ pub enum Key<'a> {
     Text(&'a str),
 }
 
-impl Value {
+impl<'a> Value<'a> {
     /// An empty cell.
-    pub const NONE: Value = Value::Text(Cow::Borrowed(""));
+    pub const NONE: Value<'a> = Value::Text(Cow::Borrowed(""));
 
     /// Returns the text, or Slurm's `(null)` if it is missing.
     pub fn or_null(text: Option<&(impl ToString + ?Sized)>) -> Self {
@@ -51,20 +52,34 @@ impl Value {
         text.filter(|text| !text.is_empty()).map_or("N/A".into(), Value::from)
     }
 
-    pub fn text(self, ctx: &Ctx) -> Cow<'static, str> {
+    pub fn text(self, ctx: &Ctx) -> Cow<'a, str> {
         match self {
             Value::Text(text) => text,
-            Value::Number(number) => number.to_string().into(),
-            Value::Share(share, places) => format!("{share:.places$}").into(),
             Value::Ranked(_, text) => text.into(),
-            Value::Time(at, none) => time::instant_or(at, none, ctx).into(),
-            Value::Short(secs) => time::short_limit(secs).into(),
-            Value::Long(secs) => time::long_limit(secs).into(),
-            Value::Cpu(us) => time::cpu(us).into(),
-            Value::Kib(amount) => size::kib(amount, ctx.units).into(),
-            Value::Mib(amount) => size::mib(amount, ctx.units).into(),
-            Value::Bytes(amount) => size::transferred(amount, ctx.units).into(),
+            other => {
+                let mut text = String::new();
+                other.write(&mut text, ctx);
+                text.into()
+            }
         }
+    }
+
+    /// Appends the text.
+    pub fn write(&self, out: &mut String, ctx: &Ctx) {
+        // Writing to a string cannot fail.
+        let _ = match *self {
+            Value::Text(ref text) => out.write_str(text),
+            Value::Number(number) => write!(out, "{number}"),
+            Value::Share(share, places) => write!(out, "{share:.places$}"),
+            Value::Ranked(_, ref text) => out.write_str(text),
+            Value::Time(at, none) => out.write_str(&time::instant_or(at, none, ctx)),
+            Value::Short(secs) => out.write_str(&time::short_limit(secs)),
+            Value::Long(secs) => out.write_str(&time::long_limit(secs)),
+            Value::Cpu(us) => out.write_str(&time::cpu(us)),
+            Value::Kib(amount) => out.write_str(&size::kib(amount, ctx.units)),
+            Value::Mib(amount) => out.write_str(&size::mib(amount, ctx.units)),
+            Value::Bytes(amount) => out.write_str(&size::transferred(amount, ctx.units)),
+        };
     }
 
     /// Returns the sort key. "No time" and "no limit" sort last.
@@ -83,31 +98,37 @@ impl Value {
     }
 }
 
-impl From<&'static str> for Value {
-    fn from(text: &'static str) -> Self {
+impl<'a> From<&'a str> for Value<'a> {
+    fn from(text: &'a str) -> Self {
         Value::Text(Cow::Borrowed(text))
     }
 }
 
-impl From<String> for Value {
+impl<'a> From<&'a String> for Value<'a> {
+    fn from(text: &'a String) -> Self {
+        Value::Text(Cow::Borrowed(text))
+    }
+}
+
+impl From<String> for Value<'_> {
     fn from(text: String) -> Self {
         Value::Text(Cow::Owned(text))
     }
 }
 
-impl From<u64> for Value {
+impl From<u64> for Value<'_> {
     fn from(number: u64) -> Self {
         Value::Number(i64::try_from(number).unwrap_or(i64::MAX))
     }
 }
 
-impl From<u32> for Value {
+impl From<u32> for Value<'_> {
     fn from(number: u32) -> Self {
         Value::Number(number.into())
     }
 }
 
-impl From<bool> for Value {
+impl From<bool> for Value<'_> {
     fn from(flag: bool) -> Self {
         Value::Number(flag.into())
     }
@@ -120,7 +141,7 @@ mod tests {
 
     #[test]
     fn values_sort_by_type_and_not_by_text() {
-        let sorted = |mut values: Vec<Value>| {
+        let sorted = |mut values: Vec<Value<'_>>| {
             values.sort_by(|a, b| a.key().cmp(&b.key()));
             values.into_iter().map(|v| v.text(&ctx()).into_owned()).collect::<Vec<_>>().join(" ")
         };
@@ -146,7 +167,7 @@ mod tests {
 
     #[test]
     fn missing_values_have_slurms_words() {
-        let text = |value: Value| value.text(&ctx()).into_owned();
+        let text = |value: Value<'_>| value.text(&ctx()).into_owned();
         assert_eq!(
             [text(Value::or_null(None::<&str>)), text(Value::or_null(Some("")))],
             ["(null)", "(null)"]

@@ -2,7 +2,7 @@
 
 use super::{Column, Layout, Style};
 use crate::field::Table;
-use crate::text::{cut, pad, width};
+use crate::text::{cut, pad, printable, width};
 use crate::tone::Tone;
 use crate::{Ctx, time};
 use std::borrow::Cow;
@@ -48,11 +48,11 @@ impl<T: Table> Printer<T> {
             self.begin(&mut out, ctx);
         }
         for row in rows {
-            let cells = self.layout.cells(row, ctx);
             if self.layout.is_barred() {
-                self.keep(&cells);
+                self.keep(row, ctx);
                 continue;
             }
+            let cells = self.layout.cells(row, ctx);
             let start = out.len();
             self.layout.line(&mut out, &cells, false, ctx.has_colours());
             if self.keeps {
@@ -141,11 +141,17 @@ impl<T: Table> Printer<T> {
         }
     }
 
-    fn keep(&mut self, cells: &[Cow<'_, str>]) {
-        self.widen(cells.iter().map(|cell| &**cell));
-        for cell in cells {
-            self.text.push_str(cell);
-            self.ends.push(self.text.len());
+    fn keep(&mut self, row: &T::Row<'_>, ctx: &Ctx) {
+        let Printer { layout, text, ends, widths, .. } = self;
+        for ((_, field), widest) in layout.fields().zip(widths) {
+            let start = text.len();
+            field.value(row, ctx).write(text, ctx);
+            if let Cow::Owned(escaped) = printable(text[start..].into(), ctx.is_terminal()) {
+                text.truncate(start);
+                text.push_str(&escaped);
+            }
+            *widest = (*widest).max(width(&text[start..]));
+            ends.push(text.len());
         }
     }
 

@@ -35,7 +35,7 @@ impl Table for Sacct {
         &ALL
     }
 
-    fn fact(row: &Row<'_>, fact: FactOf) -> Value {
+    fn fact<'r>(row: &'r Row<'_>, fact: FactOf) -> Value<'r> {
         of_job(row, |job| fact(job).unwrap_or(Value::NONE))
     }
 
@@ -50,7 +50,7 @@ impl Table for Sacct {
 }
 
 type F = Field<Sacct>;
-type Get = fn(&Row<'_>, &Ctx) -> Value;
+type Get = for<'a, 'r> fn(&'r Row<'a>, &'r Ctx) -> Value<'r>;
 
 const fn text(width: i32, name: &'static [&'static str; 1], get: Get) -> F {
     F::new(name, name[0], get).width(width)
@@ -68,16 +68,16 @@ const fn of_each(code: &'static str, header: &'static str, get: Get) -> F {
 }
 
 /// Returns the value of a field that is not measured or has no meaning on a single host.
-fn nothing(_: &Row<'_>, _: &Ctx) -> Value {
+fn nothing(_: &Row<'_>, _: &Ctx) -> Value<'static> {
     Value::NONE
 }
 
 /// Returns the job ID as users know it, with the step: `12_3.batch`.
-fn id(row: &Row<'_>, ctx: &Ctx) -> Value {
+fn id(row: &Row<'_>, ctx: &Ctx) -> Value<'static> {
     with_step(Shown::of(row.job.id, &row.job.role).id(ctx), row)
 }
 
-fn with_step(id: String, row: &Row<'_>) -> Value {
+fn with_step(id: String, row: &Row<'_>) -> Value<'static> {
     match row.step {
         Some(step) => format!("{id}.{}", step.id).into(),
         None => id.into(),
@@ -85,16 +85,16 @@ fn with_step(id: String, row: &Row<'_>) -> Value {
 }
 
 /// Returns a value for the line of a job only.
-fn of_job<V: Into<Value>>(row: &Row<'_>, get: impl FnOnce(&JobView) -> V) -> Value {
+fn of_job<'a, V: Into<Value<'a>>>(row: &Row<'a>, get: impl FnOnce(&'a JobView) -> V) -> Value<'a> {
     if row.step.is_none() { get(row.job).into() } else { Value::NONE }
 }
 
 /// Returns a value for the line of a step only.
-fn of_step<V: Into<Value>>(row: &Row<'_>, get: impl FnOnce(&Step) -> V) -> Value {
+fn of_step<'a, V: Into<Value<'a>>>(row: &Row<'a>, get: impl FnOnce(&'a Step) -> V) -> Value<'a> {
     row.step.map_or(Value::NONE, |step| get(step).into())
 }
 
-fn instant(at: Option<Timestamp>) -> Value {
+fn instant(at: Option<Timestamp>) -> Value<'static> {
     Value::Time(at, "Unknown")
 }
 
@@ -121,14 +121,14 @@ fn elapsed(row: &Row<'_>, ctx: &Ctx) -> u64 {
     }
 }
 
-fn state(row: &Row<'_>, _: &Ctx) -> Value {
+fn state(row: &Row<'_>, _: &Ctx) -> Value<'static> {
     match row.step {
         Some(step) => step.state.name().into(),
         None => job::state_with_who(row.job).into(),
     }
 }
 
-fn exit_code(row: &Row<'_>, _: &Ctx) -> Value {
+fn exit_code(row: &Row<'_>, _: &Ctx) -> Value<'static> {
     row.step.map_or_else(|| job::recorded_exit(row.job), |step| step.exit).to_string().into()
 }
 
@@ -149,7 +149,7 @@ fn usage(row: &Row<'_>) -> Usage {
 }
 
 /// Returns the nodes of the job, or Slurm's words if it never had any.
-fn nodes(row: &Row<'_>, ctx: &Ctx) -> Value {
+fn nodes(row: &Row<'_>, ctx: &Ctx) -> Value<'static> {
     match job::nodes(row.job, ctx) {
         "" => "None assigned".into(),
         node => node.to_owned().into(),
@@ -161,7 +161,7 @@ fn tasks(step: &Step) -> u64 {
 }
 
 /// Returns a value of a step, computed from its peak in KiB, if its memory was measured.
-fn measured<V: Into<Value>>(row: &Row<'_>, get: impl FnOnce(&Step, u64) -> V) -> Value {
+fn measured<'a, V: Into<Value<'a>>>(row: &Row<'a>, get: impl FnOnce(&Step, u64) -> V) -> Value<'a> {
     of_step(row, |step| match step.usage.max_rss_kb {
         0 => Value::NONE,
         kb => get(step, kb).into(),
@@ -169,7 +169,7 @@ fn measured<V: Into<Value>>(row: &Row<'_>, get: impl FnOnce(&Step, u64) -> V) ->
 }
 
 /// Returns a value of a step computed over its tasks, if any was measured.
-fn tasked<V: Into<Value>>(row: &Row<'_>, get: impl FnOnce(&TaskUsage) -> V) -> Value {
+fn tasked<'a, V: Into<Value<'a>>>(row: &Row<'a>, get: impl FnOnce(&TaskUsage) -> V) -> Value<'a> {
     of_step(row, |step| match &step.usage.tasks {
         usage if usage.is_unmeasured() => Value::NONE,
         usage => get(usage).into(),
@@ -177,7 +177,7 @@ fn tasked<V: Into<Value>>(row: &Row<'_>, get: impl FnOnce(&TaskUsage) -> V) -> V
 }
 
 /// Returns a value of a step whose virtual memory was sampled. A step may be too short for that.
-fn vm<V: Into<Value>>(row: &Row<'_>, get: impl FnOnce(Spread) -> V) -> Value {
+fn vm<'a, V: Into<Value<'a>>>(row: &Row<'a>, get: impl FnOnce(Spread) -> V) -> Value<'a> {
     tasked(row, |usage| if usage.vm_kb.max > 0 { get(usage.vm_kb).into() } else { Value::NONE })
 }
 
@@ -206,7 +206,7 @@ impl Of {
 
 /// Returns the usage of a task or of all tasks together:
 /// `cpu=00:00:01,energy=0,fs/disk=11087,mem=1624K,pages=0,vmem=2920K`.
-fn usage_in(row: &Row<'_>, ctx: &Ctx, of: Of) -> Value {
+fn usage_in<'r>(row: &'r Row<'_>, ctx: &Ctx, of: Of) -> Value<'r> {
     measured(row, |step, kb| {
         let by = if matches!(of, Of::Mean) { tasks(step) } else { 1 };
         let secs = cpu_us(&step.usage) / 1_000_000;
@@ -237,12 +237,12 @@ fn gpus_in(used: &GpuUsage, of: &Of, ctx: &Ctx) -> String {
 }
 
 /// Returns the bytes that a task wrote, or all tasks together: `energy=0,fs/disk=4096`.
-fn usage_out(row: &Row<'_>, of: Of) -> Value {
+fn usage_out<'r>(row: &'r Row<'_>, of: Of) -> Value<'r> {
     tasked(row, |used| format!("energy=0,fs/disk={}", of.choose(row, used.written)))
 }
 
 /// Returns the nodes with the largest and the smallest amounts.
-fn nodes_in(row: &Row<'_>, ctx: &Ctx) -> Value {
+fn nodes_in<'r>(row: &'r Row<'_>, ctx: &Ctx) -> Value<'r> {
     measured(row, |_, _| {
         ["cpu", "energy", "fs/disk", "mem", "pages", "vmem"]
             .map(|t| format!("{t}={}", ctx.node))
@@ -250,12 +250,12 @@ fn nodes_in(row: &Row<'_>, ctx: &Ctx) -> Value {
     })
 }
 
-fn nodes_out(row: &Row<'_>, ctx: &Ctx) -> Value {
+fn nodes_out<'r>(row: &'r Row<'_>, ctx: &Ctx) -> Value<'r> {
     tasked(row, |_| format!("energy={0},fs/disk={0}", ctx.node))
 }
 
 /// Returns the tasks with the largest amounts.
-fn tasks_in(row: &Row<'_>, _: &Ctx) -> Value {
+fn tasks_in<'r>(row: &'r Row<'_>, _: &Ctx) -> Value<'r> {
     measured(row, |step, _| {
         let used = &step.usage.tasks;
         format!(
@@ -266,7 +266,7 @@ fn tasks_in(row: &Row<'_>, _: &Ctx) -> Value {
 }
 
 /// Returns the mean CPU time of a task of the step.
-fn cpu_of_task(row: &Row<'_>, _: &Ctx) -> Value {
+fn cpu_of_task<'r>(row: &'r Row<'_>, _: &Ctx) -> Value<'r> {
     measured(row, |step, _| Value::Long(Some(cpu_us(&step.usage) / 1_000_000 / tasks(step))))
 }
 
@@ -286,7 +286,7 @@ fn waited_cpu_secs(row: &Row<'_>, ctx: &Ctx) -> u64 {
 }
 
 /// Returns the allocation, or nothing before the start.
-fn held(row: &Row<'_>, ctx: &Ctx) -> Value {
+fn held(row: &Row<'_>, ctx: &Ctx) -> Value<'static> {
     match row.step {
         // A step that requests no GPUs sees the free GPUs of its job but has none allocated.
         Some(Step { alloc, .. }) => {
@@ -302,8 +302,8 @@ fn held(row: &Row<'_>, ctx: &Ctx) -> Value {
     }
 }
 
-fn name(row: &Row<'_>, _: &Ctx) -> Value {
-    row.step.map_or(&row.job.request.name, |step| &step.name).clone().into()
+fn name<'r>(row: &'r Row<'_>, _: &Ctx) -> Value<'r> {
+    row.step.map_or(&row.job.request.name, |step| &step.name).into()
 }
 
 /// Returns the seconds between eligibility and start.
@@ -313,12 +313,12 @@ fn waited(row: &Row<'_>, ctx: &Ctx) -> u64 {
 }
 
 /// Returns a limit in whole minutes, rounded up.
-fn minutes(limit: Option<u64>) -> Value {
+fn minutes(limit: Option<u64>) -> Value<'static> {
     limit.map_or("UNLIMITED".into(), |secs| secs.div_ceil(60).into())
 }
 
 /// Returns Slurm's value for a CPU frequency that was not requested.
-fn cpu_freq(row: &Row<'_>, _: &Ctx) -> Value {
+fn cpu_freq(row: &Row<'_>, _: &Ctx) -> Value<'static> {
     let is_batch = row.step.is_some_and(|s| s.id == StepId::Batch);
     if is_batch { "0" } else { "Unknown" }.into()
 }
@@ -370,7 +370,7 @@ static FIELDS: &[F] = &[
     text(8, &["ExitCode"], exit_code).code("X").brief(),
     text(19, &["Flags"], nothing),
     number(6, &["GID"], |r, _| of_job(r, |j| j.request.gid)),
-    text(9, &["Group"], |r, _| of_job(r, |j| j.request.group.clone())),
+    text(9, &["Group"], |r, _| of_job(r, |j| &j.request.group)),
     text(-12, &["JobID"], id).code("i").brief(),
     text(-12, &["JobIDRaw"], |r, _| with_step(r.job.id.to_string(), r)).brief(),
     text(10, &["JobName"], name).code("j").yielding().brief(),
@@ -399,7 +399,7 @@ static FIELDS: &[F] = &[
     text(15, &["NodeList"], nodes).code("N").brief(),
     number(8, &["NTasks"], |r, _| of_step(r, |s| s.ntasks)).brief(),
     number(10, &["Priority"], |r, _| of_job(r, job::priority)),
-    text(10, &["Partition"], |r, _| of_job(r, |j| j.partition.clone())).brief(),
+    text(10, &["Partition"], |r, _| of_job(r, |j| &j.partition)).brief(),
     number(6, &["QOSRAW"], |r, _| of_job(r, |_| "1")),
     text(22, &["Reason"], |r, _| of_job(r, |j| j.run.reason.slurm_name())),
     text(10, &["ReqCPUFreq"], cpu_freq),
@@ -449,10 +449,10 @@ static FIELDS: &[F] = &[
     text(19, &["TRESUsageOutMinTask"], |r, _| tasked(r, |_| "fs/disk=0")),
     text(15, &["TRESUsageOutTot"], |r, _| usage_out(r, Of::All)),
     number(6, &["UID"], |r, _| of_job(r, |j| j.request.uid)).brief(),
-    text(9, &["User"], |r, _| of_job(r, |j| j.request.user.clone())).brief(),
+    text(9, &["User"], |r, _| of_job(r, |j| &j.request.user)).brief(),
     text(10, &["UserCPU"], |r, _| Value::Cpu(usage(r).user_us)),
     number(10, &["WCKeyID"], |r, _| of_job(r, |_| "0")),
-    text(20, &["WorkDir"], |r, _| of_job(r, |j| j.request.work_dir.clone())).yielding(),
+    text(20, &["WorkDir"], |r, _| of_job(r, |j| &j.request.work_dir)).yielding(),
     // slotd's own.
     number(10, &["ArrayJobID"], |r, _| match Shown::of(r.job.id, &r.job.role) {
         Shown::Plain(_) => Value::NONE,
@@ -474,8 +474,8 @@ static FIELDS: &[F] = &[
     text(20, &["StdErr"], |r, _| of_job(r, |j| j.std_err.clone())).unlisted(),
     text(20, &["StdIn"], |r, _| of_job(r, |j| j.std_in.clone())).unlisted(),
     text(20, &["StdOut"], |r, _| of_job(r, |j| j.std_out.clone())).unlisted(),
-    of_each("P", "Partition", |r, _| r.job.partition.clone().into()),
-    of_each("u", "User", |r, _| r.job.request.user.clone().into()),
+    of_each("P", "Partition", |r, _| (&r.job.partition).into()),
+    of_each("u", "User", |r, _| (&r.job.request.user).into()),
     of_each("R", "Reason", |r, _| r.job.run.reason.slurm_name().into()),
     of_each("m", "ReqMem", |r, _| Value::Mib(r.job.tres.mem_mb)),
     of_each("b", "ReqTRES", |r, c| tres::sacct_job(&r.job.tres, c.units).into()),
@@ -543,11 +543,13 @@ mod tests {
             let sent = serde_json::to_string(&BriefJob::of_past(whole.clone())).unwrap();
             let brief: BriefJob = serde_json::from_str(&sent).unwrap();
             let brief = JobView::from(brief);
+            let ctx = ctx();
             assert_eq!(brief.steps, whole.steps);
             for field in Sacct::fields().iter().filter(|field| field.need == Need::Brief) {
                 for step in std::iter::once(None).chain(whole.steps.iter().map(Some)) {
-                    let value = |job| field.value(&Row { job, step }, &ctx());
-                    assert_eq!(value(&brief), value(whole), "{} {sent}", field.title());
+                    let (brief, whole) = (Row { job: &brief, step }, Row { job: whole, step });
+                    let (brief, whole) = (field.value(&brief, &ctx), field.value(&whole, &ctx));
+                    assert_eq!(brief, whole, "{} {sent}", field.title());
                 }
             }
         }

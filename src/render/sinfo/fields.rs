@@ -27,7 +27,7 @@ pub struct Row<'a> {
 
 impl Row<'_> {
     /// Returns `cpu*`, or `cpu*,gpu` on the node's own line.
-    fn partition(&self, star: bool) -> Value {
+    fn partition(&self, star: bool) -> Value<'static> {
         let name = |p: &&PartitionView| {
             let mark = if star && p.partition.is_default { "*" } else { "" };
             format!("{}{mark}", p.partition.name)
@@ -36,7 +36,7 @@ impl Row<'_> {
     }
 
     /// Returns a value of the partition, or of the node's first one.
-    fn first(&self, value: impl Fn(&Partition) -> Value) -> Value {
+    fn first(&self, value: impl Fn(&Partition) -> Value<'static>) -> Value<'static> {
         self.partitions.first().map_or(Value::NONE, |p| value(&p.partition))
     }
 
@@ -45,26 +45,26 @@ impl Row<'_> {
         self.partitions.iter().any(|p| p.partition.is_gpu)
     }
 
-    fn sum(&self, of: impl Fn(&PartitionView) -> u64) -> Value {
+    fn sum(&self, of: impl Fn(&PartitionView) -> u64) -> Value<'static> {
         self.partitions.iter().map(|p| of(p)).sum::<u64>().into()
     }
 
-    fn state(&self, name: impl Fn(State) -> &'static str) -> Value {
+    fn state(&self, name: impl Fn(State) -> &'static str) -> Value<'static> {
         if self.has_node { name(State::of(self.node)) } else { "n/a" }.into()
     }
 
     /// Returns a number of the host; 0 on a line without it.
-    fn count(&self, n: u64) -> Value {
+    fn count(&self, n: u64) -> Value<'static> {
         if self.has_node { n } else { 0 }.into()
     }
 
     /// Returns a number of GPUs; 0 outside the GPU partitions.
-    fn gpus(&self, n: u64) -> Value {
+    fn gpus(&self, n: u64) -> Value<'static> {
         if self.has_gpus() { n } else { 0 }.into()
     }
 
     /// Returns the name of the host; empty on a line without it.
-    fn name(&self) -> Value {
+    fn name(&self) -> Value<'static> {
         if self.has_node { self.node.host.name.clone().into() } else { Value::NONE }
     }
 
@@ -79,7 +79,7 @@ impl Row<'_> {
     }
 
     /// Returns a value of the reason why the host or a part of it is drained, or `otherwise`.
-    fn reason(&self, otherwise: &str, value: impl Fn(&NodeReason) -> String) -> Value {
+    fn reason(&self, otherwise: &str, value: impl Fn(&NodeReason) -> String) -> Value<'static> {
         self.why
             .as_ref()
             .filter(|_| self.has_node)
@@ -97,12 +97,12 @@ impl Row<'_> {
         (taken, total)
     }
 
-    fn features(&self) -> Value {
+    fn features(&self) -> Value<'static> {
         feature_words(&self.node.host, self.has_gpus()).into()
     }
 
     /// Returns `cpu`, followed by the models of the GPUs.
-    fn models(&self) -> Value {
+    fn models(&self) -> Value<'static> {
         let mut words = vec!["cpu".to_owned()];
         if self.has_gpus() {
             words.extend(self.node.host.gpu_models().map(str::to_owned));
@@ -110,7 +110,7 @@ impl Row<'_> {
         join_distinct(words).into()
     }
 
-    fn gres(&self, ctx: &Ctx) -> Value {
+    fn gres(&self, ctx: &Ctx) -> Value<'static> {
         let gres = gres(&self.node.host, ctx);
         Value::or_null(Some(&gres).filter(|_| self.has_gpus() && self.has_node).map(String::as_str))
     }
@@ -221,15 +221,15 @@ impl Table for Sinfo {
 
 type F = Field<Sinfo>;
 
-fn null(_: &Row<'_>, _: &Ctx) -> Value {
+fn null(_: &Row<'_>, _: &Ctx) -> Value<'static> {
     "(null)".into()
 }
 
-fn one(_: &Row<'_>, _: &Ctx) -> Value {
+fn one(_: &Row<'_>, _: &Ctx) -> Value<'static> {
     1u32.into()
 }
 
-fn limit(secs: Option<u64>) -> Value {
+fn limit(secs: Option<u64>) -> Value<'static> {
     secs.map_or_else(|| "infinite".to_owned(), time::short).into()
 }
 
@@ -243,19 +243,19 @@ pub fn centi(hundredths: u32) -> String {
     format!("{}.{:02}", hundredths / 100, hundredths % 100)
 }
 
-fn sct(r: &Row<'_>) -> Value {
+fn sct(r: &Row<'_>) -> Value<'static> {
     let h = &r.node.host;
     let t = &h.topology;
     format!("{}:{}:{}", t.sockets(), t.cores_per_socket(), t.threads_per_core()).into()
 }
 
 /// `GRES_USED`: returns the GPUs in use, or `N/A` in a partition without GPUs.
-fn gres_used_by(r: &Row<'_>, ctx: &Ctx) -> Value {
+fn gres_used_by(r: &Row<'_>, ctx: &Ctx) -> Value<'static> {
     if r.has_gpus() { gres_used(r.node, ctx).into() } else { "N/A".into() }
 }
 
 /// Returns the CPUs as `allocated/idle/other/total`. CPUs that cannot be allocated count as other.
-fn cpus_aiot(r: &Row<'_>) -> Value {
+fn cpus_aiot(r: &Row<'_>) -> Value<'static> {
     let (taken, total) = if r.has_node { r.cpus() } else { (0, 0) };
     let free = total - taken;
     let other =

@@ -26,40 +26,40 @@ impl Table for Squeue {
         &ALL
     }
 
-    fn fact(row: &Row<'_>, fact: FactOf) -> Value {
+    fn fact<'r>(row: &'r Row<'_>, fact: FactOf) -> Value<'r> {
         fact(row.job).filter(|value| *value != Value::NONE).unwrap_or("(null)".into())
     }
 }
 
 type F = Field<Squeue>;
 
-fn instant(at: Option<Timestamp>) -> Value {
+fn instant(at: Option<Timestamp>) -> Value<'static> {
     Value::Time(at, "N/A")
 }
 
 /// Returns the value of a field of Slurm that does not apply to a single host.
-fn null(_: &Row<'_>, _: &Ctx) -> Value {
+fn null(_: &Row<'_>, _: &Ctx) -> Value<'static> {
     "(null)".into()
 }
 
-fn not_available(_: &Row<'_>, _: &Ctx) -> Value {
+fn not_available(_: &Row<'_>, _: &Ctx) -> Value<'static> {
     "N/A".into()
 }
 
-fn zero(_: &Row<'_>, _: &Ctx) -> Value {
+fn zero(_: &Row<'_>, _: &Ctx) -> Value<'static> {
     0u32.into()
 }
 
-fn one(_: &Row<'_>, _: &Ctx) -> Value {
+fn one(_: &Row<'_>, _: &Ctx) -> Value<'static> {
     1u32.into()
 }
 
-fn any(_: &Row<'_>, _: &Ctx) -> Value {
+fn any(_: &Row<'_>, _: &Ctx) -> Value<'static> {
     "*".into()
 }
 
 /// Returns an ID. The tasks of an array sort at the position of their array, by task ID.
-fn ranked(row: &Row<'_>, text: String) -> Value {
+fn ranked(row: &Row<'_>, text: String) -> Value<'static> {
     let task = match &row.shown {
         Shown::Plain(_) => 0,
         Shown::Task { task, .. } => *task,
@@ -69,16 +69,16 @@ fn ranked(row: &Row<'_>, text: String) -> Value {
 }
 
 /// Returns the status as `wait` reports it.
-fn wait_status(exit: ExitCode) -> Value {
+fn wait_status(exit: ExitCode) -> Value<'static> {
     Value::Number(i64::from(exit.status) * 256 + i64::from(exit.signal))
 }
 
 /// Returns the file of a batch job; `N/A` for an allocation, which has none.
-fn path(row: &Row<'_>, path: &str) -> Value {
+fn path(row: &Row<'_>, path: &str) -> Value<'static> {
     Value::or_not_available(Some(row.path(path)))
 }
 
-fn gres_each(gpus: Option<u64>) -> Value {
+fn gres_each(gpus: Option<u64>) -> Value<'static> {
     Value::or_not_available(gpus.map(|n| format!("gres:gpu:{n}")))
 }
 
@@ -93,18 +93,18 @@ static FIELDS: &[F] = &[
     })
     .code("K")
     .brief(),
-    F::new(&["Partition"], "PARTITION", |r, _| r.job.partition.clone().into()).code("P").brief(),
-    F::new(&["Name"], "NAME", |r, _| r.job.request.name.clone().into())
+    F::new(&["Partition"], "PARTITION", |r, _| (&r.job.partition).into()).code("P").brief(),
+    F::new(&["Name"], "NAME", |r, _| (&r.job.request.name).into())
         .code("j")
         .own(&["JobName"])
         .yielding()
         .brief(),
-    F::new(&["UserName"], "USER", |r, _| r.job.request.user.clone().into())
+    F::new(&["UserName"], "USER", |r, _| (&r.job.request.user).into())
         .code("u")
         .own(&["User"])
         .brief(),
     F::new(&["UserID"], "UID", |r, _| r.job.request.uid.into()).code("U").brief(),
-    F::new(&["GroupName"], "GROUP", |r, _| r.job.request.group.clone().into()).code("g"),
+    F::new(&["GroupName"], "GROUP", |r, _| (&r.job.request.group).into()).code("g"),
     F::new(&["GroupID"], "GROUP", |r, _| r.job.request.gid.into()).code("G"),
     F::new(&["StateCompact"], "ST", |r, _| job::state_code(r.job).into())
         .code("t")
@@ -145,13 +145,13 @@ static FIELDS: &[F] = &[
         .own(&["NodeList(Reason)", "NodeListReason", "Reason", "NodeList"])
         .brief(),
     F::new(&["Reason"], "REASON", |r, _| r.reason().into()).code("r").yielding().brief(),
-    F::new(&["NodeList"], "NODELIST", |r, c| job::nodes(r.job, c).to_owned().into())
+    F::new(&["NodeList"], "NODELIST", |r, c| job::nodes(r.job, c).into())
         .code("N")
         .cut(Cut::Never)
         .brief(),
     F::new(&["BatchHost"], "EXEC_HOST", |r, c| match job::nodes(r.job, c) {
         "" => "n/a".into(),
-        node => node.to_owned().into(),
+        node => node.into(),
     })
     .code("B")
     .brief(),
@@ -187,9 +187,7 @@ static FIELDS: &[F] = &[
     F::new(&["Command"], "COMMAND", |r, _| Value::or_null(job::command(r.job).as_deref()))
         .code("o")
         .yielding(),
-    F::new(&["WorkDir"], "WORK_DIR", |r, _| r.job.request.work_dir.clone().into())
-        .code("Z")
-        .yielding(),
+    F::new(&["WorkDir"], "WORK_DIR", |r, _| (&r.job.request.work_dir).into()).code("Z").yielding(),
     F::new(&["Contiguous"], "CONTIGUOUS", |r, _| r.job.request.contiguous.into()).code("O"),
     F::new(&["CoreSpec"], "CORE_SPEC", not_available).code("X"),
     F::new(&["Sockets"], "SOCKETS_PER_NODE", any).code("H"),
@@ -198,14 +196,14 @@ static FIELDS: &[F] = &[
     F::new(&["SCT"], "S:C:T", |_, _| "*:*:*".into()).code("z"),
     F::new(&["SelectJobInfo"], "", |_, _| Value::NONE).code("s"),
     F::new(&["AccrueTime"], "ACCRUE_TIME", |r, _| instant(r.job.run.eligible)),
-    F::new(&["AllocNodes"], "ALLOC_NODES", |r, _| r.job.request.submit_host.clone().into()),
+    F::new(&["AllocNodes"], "ALLOC_NODES", |r, _| (&r.job.request.submit_host).into()),
     F::new(&["AllocSID"], "ALLOC_SID", zero),
     F::new(&["AssocID"], "ASSOC_ID", zero),
     F::new(&["BatchFlag"], "BATCH_FLAG", |r, _| job::is_batch(r.job).into()).brief(),
     F::new(&["BoardsPerNode"], "BOARDS_PER_NODE", not_available),
     F::new(&["BurstBuffer"], "BURST_BUFFER", null),
     F::new(&["BurstBufferState"], "BURST_BUFFER_STATE", null),
-    F::new(&["Cluster"], "CLUSTER", |_, c| c.cluster.clone().into()).brief(),
+    F::new(&["Cluster"], "CLUSTER", |_, c| (&c.cluster).into()).brief(),
     F::new(&["ClusterFeature", "ClusterFeatures"], "CLUSTER_FEATURES", null),
     F::new(&["Container"], "CONTAINER", null),
     F::new(&["ContainerID"], "CONTAINER_ID", null),
@@ -338,12 +336,9 @@ mod tests {
             let (whole, brief) = (std::slice::from_ref(whole), std::slice::from_ref(&brief));
             let (whole, brief) = (rows(whole, false, &[]), rows(brief, false, &[]));
             for field in Squeue::fields().iter().filter(|field| field.need == Need::Brief) {
-                let values = |rows: &[Row<'_>]| {
-                    rows.iter().map(|row| field.value(row, &ctx)).collect::<Vec<_>>()
-                };
                 assert_eq!(
-                    values(&brief),
-                    values(&whole),
+                    brief.iter().map(|row| field.value(row, &ctx)).collect::<Vec<_>>(),
+                    whole.iter().map(|row| field.value(row, &ctx)).collect::<Vec<_>>(),
                     "{} of {}",
                     field.title(),
                     whole[0].job.request.name
