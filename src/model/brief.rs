@@ -40,7 +40,7 @@ pub struct BriefJob {
     pub past: Option<Box<Past>>,
 }
 
-/// What a listing shows of accounting records only.
+/// The values that only listings of accounting records show.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Past {
     pub gpu_mem_mb: u64,

@@ -2,10 +2,9 @@
 
 use crate::ctx::VERSION;
 use serde::Serialize;
-use serde_json::ser::Formatter;
+use serde_json::ser::{Formatter, PrettyFormatter};
 use serde_json::{Map, Serializer, Value, json};
 use slotd_model::Timestamp;
-use std::io::{self, Write};
 
 /// Returns the document with one list.
 pub(crate) fn document(plugin: &str, list: &str, records: Vec<Value>) -> Value {
@@ -56,8 +55,12 @@ pub trait Indent: Serialize {
     /// Writes the value with the indentation that it has at this nesting depth. Omits the
     /// indentation of the first line and the final line break.
     fn write_at(&self, depth: usize, out: &mut Vec<u8>) {
+        let mut format = PrettyFormatter::new();
+        for _ in 0..depth {
+            // The formatter counts the levels that it has begun.
+            let _ = format.begin_array(&mut Vec::new());
+        }
         // As above, and a write to memory cannot fail.
-        let format = Indented { depth, has_value: false };
         let _ = self.serialize(&mut Serializer::with_formatter(out, format));
     }
 }
@@ -70,89 +73,18 @@ impl<T: Indent + ?Sized> Indent for &T {
     }
 }
 
-/// Begins a line at this nesting depth, after a comma unless it is the first.
-pub(super) fn push_line(out: &mut Vec<u8>, depth: usize, is_first: bool) {
-    // A write to memory cannot fail.
-    let _ = Indented { depth, has_value: false }.line(out, is_first);
-}
-
-/// Writes what [`PrettyFormatter`](serde_json::ser::PrettyFormatter) writes, but each line break
-/// with its indentation at once: a long document has a million of them.
-struct Indented {
-    depth: usize,
-    /// Whether the list or object has a member.
-    has_value: bool,
-}
-
 /// A comma, a line break and spaces.
 const NEXT_LINE: &[u8] = b",\n                                        ";
 
-impl Indented {
-    /// Begins a line, after a comma unless it is the first.
-    fn line<W: Write + ?Sized>(&self, to: &mut W, is_first: bool) -> io::Result<()> {
-        let end = 2 + 2 * self.depth;
-        let start = usize::from(is_first);
-        match NEXT_LINE.get(start..end) {
-            Some(line) => to.write_all(line),
-            None => {
-                to.write_all(&NEXT_LINE[start..2])?;
-                (0..self.depth).try_for_each(|_| to.write_all(b"  "))
-            }
+/// Begins a line at this nesting depth, after a comma unless it is the first.
+pub(super) fn push_line(out: &mut Vec<u8>, depth: usize, is_first: bool) {
+    let (start, end) = (usize::from(is_first), 2 + 2 * depth);
+    match NEXT_LINE.get(start..end) {
+        Some(line) => out.extend_from_slice(line),
+        None => {
+            out.extend_from_slice(&NEXT_LINE[start..2]);
+            out.resize(out.len() + 2 * depth, b' ');
         }
-    }
-
-    fn begin<W: Write + ?Sized>(&mut self, to: &mut W, bracket: &[u8]) -> io::Result<()> {
-        self.depth += 1;
-        self.has_value = false;
-        to.write_all(bracket)
-    }
-
-    fn end<W: Write + ?Sized>(&mut self, to: &mut W, bracket: &[u8]) -> io::Result<()> {
-        self.depth -= 1;
-        if self.has_value {
-            self.line(to, true)?;
-        }
-        to.write_all(bracket)
-    }
-}
-
-impl Formatter for Indented {
-    fn begin_array<W: Write + ?Sized>(&mut self, to: &mut W) -> io::Result<()> {
-        self.begin(to, b"[")
-    }
-
-    fn end_array<W: Write + ?Sized>(&mut self, to: &mut W) -> io::Result<()> {
-        self.end(to, b"]")
-    }
-
-    fn begin_array_value<W: Write + ?Sized>(&mut self, to: &mut W, first: bool) -> io::Result<()> {
-        self.line(to, first)
-    }
-
-    fn end_array_value<W: Write + ?Sized>(&mut self, _: &mut W) -> io::Result<()> {
-        self.has_value = true;
-        Ok(())
-    }
-
-    fn begin_object<W: Write + ?Sized>(&mut self, to: &mut W) -> io::Result<()> {
-        self.begin(to, b"{")
-    }
-
-    fn end_object<W: Write + ?Sized>(&mut self, to: &mut W) -> io::Result<()> {
-        self.end(to, b"}")
-    }
-
-    fn begin_object_key<W: Write + ?Sized>(&mut self, to: &mut W, first: bool) -> io::Result<()> {
-        self.line(to, first)
-    }
-
-    fn begin_object_value<W: Write + ?Sized>(&mut self, to: &mut W) -> io::Result<()> {
-        to.write_all(b": ")
-    }
-
-    fn end_object_value<W: Write + ?Sized>(&mut self, _: &mut W) -> io::Result<()> {
-        self.has_value = true;
-        Ok(())
     }
 }
 

@@ -180,7 +180,15 @@ impl Indent for Record<'_> {
     }
 }
 
-impl Indent for Member<'_> {}
+impl Indent for Member<'_> {
+    fn write_at(&self, depth: usize, out: &mut Vec<u8>) {
+        // A write to memory cannot fail.
+        let _ = match self {
+            Member::Nested(value) => return value.write_at(depth, out),
+            simple => simple.serialize(&mut serde_json::Serializer::new(out)),
+        };
+    }
+}
 
 impl From<Record<'_>> for Value {
     fn from(Record { members, .. }: Record<'_>) -> Self {
@@ -222,7 +230,7 @@ mod tests {
         let mut sorter = Sorter::default();
         let record = sorter.record([members]);
         assert_eq!(serde_json::to_string(&record).unwrap(), expected.to_string());
-        for depth in [0, 2] {
+        for depth in [0, 2, 30] {
             let (mut ours, mut others) = (Vec::new(), Vec::new());
             record.write_at(depth, &mut ours);
             expected.write_at(depth, &mut others);
