@@ -330,8 +330,7 @@ fn carry_out(args: &Sacct, origin: &Origin) -> Done {
 fn for_table(query: JobQuery, options: &Options) -> JobQuery {
     let brief = options.layout.is_brief();
     JobQuery {
-        // Brief records come after the others, but the runs of a job belong together.
-        brief: brief && !query.duplicates,
+        brief,
         without_paths: brief,
         without_steps: brief && options.rows == Rows::Jobs,
         without_batch_steps: brief && !options.shows_batch_steps(),
@@ -548,7 +547,6 @@ mod tests {
         assert_eq!(asked(&[]), (true, true, false));
         assert_eq!(asked(&["-X", "-b"]), (true, true, true));
         assert_eq!(asked(&["-X", "-o", "jobid,account,alloccpus,elapsed"]), (true, true, true));
-        assert_eq!(asked(&["-D"]), (false, true, false), "runs of a job are in their order");
         for whole in [&["-l"][..], &["-X", "-o", "jobid,workdir"], &["-o", "jobid,totalcpu"]] {
             assert_eq!(asked(whole), (false, false, false), "{whole:?}");
         }

@@ -176,11 +176,12 @@ impl NodeView {
 }
 
 impl JobList {
-    /// Moves the brief jobs into `jobs`.
+    /// Moves the brief jobs into `jobs`, before the others: earlier runs of a job, which have ended,
+    /// stay before the current one.
     #[must_use]
     pub fn whole(mut self) -> JobList {
         let brief = std::mem::take(&mut self.brief).into_iter().map(JobView::from);
-        self.jobs.extend(brief);
+        self.jobs.splice(..0, brief);
         self
     }
 

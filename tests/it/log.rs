@@ -183,3 +183,34 @@ fn wait_prints_nothing_without_a_terminal() {
         "slotd: error: there is no job 999\n  hint: `sacct` lists all jobs\n",
     );
 }
+
+#[test]
+fn wait_continues_with_the_next_daemon() {
+    let slotd = Slotd::start();
+    let job = two_streams(&slotd);
+    let array = slotd.wrap(&["-a", "1-3"], "until [ -e gate ]; do sleep 0.02; done; exit 5");
+    let mut command = slotd.command("slotd");
+    command.args(["wait", &job.to_string(), &array.to_string()]);
+    let waiting = slotd.spawn(command);
+    let asks = || slotd.line("sdiag").ok().stdout.contains("REQUEST_WAIT_END");
+    slotd_kit::until(|| asks().then_some(())).expect("it asks for the end");
+    slotd.kill9();
+    slotd.start_daemon();
+    open_gate(&slotd);
+    let out = waiting.end().fails(5);
+    assert_eq!((out.stdout.as_str(), out.stderr.as_str()), ("", ""));
+    // All of them ended before.
+    slotd.expect(&format!("slotd wait {array} {job}"), 5, "", "");
+}
+
+#[test]
+fn wait_for_some_tasks_does_not_wait_for_their_array() {
+    let slotd = Slotd::start();
+    let script = "test $SLURM_ARRAY_TASK_ID = 4 && until [ -e gate ]; do sleep 0.02; done; \
+                  exit $SLURM_ARRAY_TASK_ID";
+    let array = slotd.wrap(&["-a", "1-4"], script);
+    slotd.expect(&format!("slotd wait {array}_2"), 2, "", "");
+    slotd.expect(&format!("slotd wait {array}_[1-3]"), 3, "", "");
+    open_gate(&slotd);
+    slotd.expect(&format!("slotd wait {array}"), 4, "", "");
+}

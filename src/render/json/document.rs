@@ -2,8 +2,7 @@
 
 use crate::ctx::VERSION;
 use serde::Serialize;
-use serde_json::ser::{Formatter, PrettyFormatter};
-use serde_json::{Map, Serializer, Value, json};
+use serde_json::{Map, Value, json};
 use slotd_model::Timestamp;
 
 /// Returns the document with one list.
@@ -50,22 +49,46 @@ pub fn text(value: &impl Serialize) -> String {
     serde_json::to_string_pretty(value).unwrap_or_default() + "\n"
 }
 
-/// A value that is written as indented text.
+/// A value that is written as indented text, like that of [`text`].
 pub trait Indent: Serialize {
     /// Writes the value with the indentation that it has at this nesting depth. Omits the
     /// indentation of the first line and the final line break.
+    fn write_at(&self, depth: usize, out: &mut Vec<u8>);
+}
+
+impl Indent for Value {
     fn write_at(&self, depth: usize, out: &mut Vec<u8>) {
-        let mut format = PrettyFormatter::new();
-        for _ in 0..depth {
-            // The formatter counts the levels that it has begun.
-            let _ = format.begin_array(&mut Vec::new());
+        match self {
+            Value::Array(list) if !list.is_empty() => {
+                out.push(b'[');
+                for (at, value) in list.iter().enumerate() {
+                    push_line(out, depth + 1, at == 0);
+                    value.write_at(depth + 1, out);
+                }
+                push_line(out, depth, true);
+                out.push(b']');
+            }
+            Value::Object(members) if !members.is_empty() => {
+                out.push(b'{');
+                for (at, (name, value)) in members.iter().enumerate() {
+                    push_line(out, depth + 1, at == 0);
+                    push_compact(out, name);
+                    out.extend_from_slice(b": ");
+                    value.write_at(depth + 1, out);
+                }
+                push_line(out, depth, true);
+                out.push(b'}');
+            }
+            simple => push_compact(out, simple),
         }
-        // As above, and a write to memory cannot fail.
-        let _ = self.serialize(&mut Serializer::with_formatter(out, format));
     }
 }
 
-impl Indent for Value {}
+/// Appends a value without line breaks.
+pub(super) fn push_compact(out: &mut Vec<u8>, value: &(impl Serialize + ?Sized)) {
+    // As above, and a write to memory cannot fail.
+    let _ = serde_json::to_writer(out, value);
+}
 
 impl<T: Indent + ?Sized> Indent for &T {
     fn write_at(&self, depth: usize, out: &mut Vec<u8>) {

@@ -1,7 +1,7 @@
 //! Objects with static member names. A document may have a hundred thousand of them, so neither the
 //! names nor most values are copied.
 
-use crate::json::document::{Indent, push_line};
+use crate::json::document::{Indent, push_compact, push_line};
 use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
 use serde_json::Value;
@@ -182,11 +182,10 @@ impl Indent for Record<'_> {
 
 impl Indent for Member<'_> {
     fn write_at(&self, depth: usize, out: &mut Vec<u8>) {
-        // A write to memory cannot fail.
-        let _ = match self {
-            Member::Nested(value) => return value.write_at(depth, out),
-            simple => simple.serialize(&mut serde_json::Serializer::new(out)),
-        };
+        match self {
+            Member::Nested(value) => value.write_at(depth, out),
+            simple => push_compact(out, simple),
+        }
     }
 }
 
