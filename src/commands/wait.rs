@@ -62,8 +62,8 @@ pub fn until_over(named: &[JobRef], scope: &'static str) -> Result<Known, CliErr
     loop {
         line.show(&jobs.known.progress());
         let is_over = ends.as_ref().map_or_else(|| jobs.known.is_over(), Ends::are_over);
-        // The line may lag behind, and what it needs has no exit codes.
-        if is_over && (ends.is_none() || jobs.look(named.to_vec(), false)?) {
+        // The line may lag behind, and brief records have no exit codes.
+        if is_over && jobs.look(named.to_vec(), false)? {
             line.show(&jobs.known.progress());
             line.end();
             return Ok(jobs.known);
@@ -73,7 +73,7 @@ pub fn until_over(named: &[JobRef], scope: &'static str) -> Result<Known, CliErr
             (Heard::Answer(_) | Heard::Away, _) => {}
             (Heard::Changed(changed), ends) => {
                 if ends.is_none() || line.is_shown {
-                    jobs.look_again(&changed, ends.is_some())?;
+                    jobs.look_again(&changed)?;
                 }
                 // It may be from another daemon, which knows nothing of the question.
                 if changed.all
@@ -121,14 +121,14 @@ impl Jobs<'_> {
     }
 
     /// Reads the jobs among those that changed.
-    fn look_again(&mut self, changed: &Changed, brief: bool) -> Result<(), CliError> {
+    fn look_again(&mut self, changed: &Changed) -> Result<(), CliError> {
         let is_meant = |id: &&JobId| self.known.has(**id) || self.has_arrays;
         let asked: Vec<JobRef> = if changed.all {
             self.named.to_vec()
         } else {
             changed.jobs.iter().filter(is_meant).map(|id| JobRef::job(*id)).collect()
         };
-        if asked.is_empty() { Ok(()) } else { self.look(asked, brief).map(drop) }
+        if asked.is_empty() { Ok(()) } else { self.look(asked, true).map(drop) }
     }
 
     /// Reads jobs. Returns false if the daemon is down: the next one notifies its followers.

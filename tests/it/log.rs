@@ -186,7 +186,7 @@ fn wait_prints_nothing_without_a_terminal() {
 
 #[test]
 fn wait_continues_with_the_next_daemon() {
-    let slotd = Slotd::start();
+    let mut slotd = Slotd::start();
     let job = two_streams(&slotd);
     let array = slotd.wrap(&["-a", "1-3"], "until [ -e gate ]; do sleep 0.02; done; exit 5");
     let mut command = slotd.command("slotd");
