@@ -451,11 +451,6 @@ mod tests {
         job.add_step(Step::started(StepId::Num(1), Timestamp(2)));
         assert_eq!(job.steps.len(), 2);
     }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
 
     #[test]
     fn client_is_stored_with_its_process() {
