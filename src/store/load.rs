@@ -130,8 +130,10 @@ const FEW: usize = 4096;
 /// Maps items and keeps their order. Divides a large number of them, as at daemon start, among all
 /// CPUs.
 fn on_all_cpus<T: Send, U: Send>(items: Vec<T>, work: impl Fn(T) -> U + Sync) -> Vec<U> {
-    let cpus = std::thread::available_parallelism().map_or(1, usize::from);
-    if items.len() < FEW || cpus == 1 {
+    // Counting the CPUs reads files of the cgroup, which takes longer than a few records.
+    let count_cpus = || std::thread::available_parallelism().map_or(1, usize::from);
+    let cpus = if items.len() < FEW { 1 } else { count_cpus() };
+    if cpus == 1 {
         return items.into_iter().map(work).collect();
     }
     let part = items.len().div_ceil(cpus);
