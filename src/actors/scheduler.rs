@@ -68,9 +68,9 @@ const MANY_FORGOTTEN: usize = 1000;
 const MAILBOX: usize = 4096;
 
 /// Commits wait for the next round if the last one took no more CPU time than this, so that a start
-/// is committed together with the request that caused it. On a busy machine, a round that was
-/// interrupted is not slow.
-const QUICK_ROUND: Duration = Duration::from_micros(300);
+/// is committed together with the request that caused it. Another write to the disk would take as
+/// long. On a busy machine, a round that was interrupted is not slow.
+const QUICK_ROUND: Duration = Duration::from_millis(1);
 
 /// The number of unsent commits that are sent without waiting for a round.
 const MOST_UNSENT: usize = 64;
