@@ -8,7 +8,7 @@ use slotd_model::{End, ExitCode, Job, JobId, JobState, Progress};
 use slotd_protocol::answer::Answer;
 use slotd_protocol::request::Request;
 use slotd_sys::paths::Paths;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
@@ -232,6 +232,17 @@ impl Known {
         self.0.insert(id, now).map(|before| before.state)
     }
 
+    /// Drops a record that stands for none of the followed tasks any more: each of them has a record
+    /// of its own since its start.
+    pub fn forget(&mut self, id: JobId) {
+        self.0.remove(&id);
+    }
+
+    /// Drops records that have not ended and are not among these, which are all that are left.
+    pub fn keep(&mut self, found: &BTreeSet<JobId>) {
+        self.0.retain(|id, job| job.state.is_terminal() || found.contains(id));
+    }
+
     pub fn is_over(&self) -> bool {
         self.0.values().all(|job| job.state.is_terminal())
     }
@@ -261,6 +272,21 @@ mod tests {
 
     fn standing(tasks: usize, state: JobState, status: i32) -> Standing {
         Standing { tasks, state, exit: ExitCode::status(status) }
+    }
+
+    #[test]
+    fn record_that_stands_for_no_followed_task_is_not_waited_for() {
+        let mut known = Known::default();
+        let ended = JobState::Ended(End::Completed);
+        for (id, state) in [(1, JobState::Pending), (2, JobState::Running), (3, ended)] {
+            known.note(JobId(id), standing(1, state, 0));
+        }
+        known.forget(JobId(1));
+        assert!(!known.has(JobId(1)) && !known.is_over());
+        known.keep(&[JobId(2)].into());
+        assert!(known.has(JobId(2)) && known.has(JobId(3)));
+        known.keep(&BTreeSet::new());
+        assert!(!known.has(JobId(2)) && known.has(JobId(3)) && known.is_over());
     }
 
     #[test]

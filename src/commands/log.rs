@@ -304,7 +304,12 @@ impl Logs {
                 return Ok(());
             }
             Heard::Changed(changed) if changed.all => {
-                return self.take(views_if_there(&self.named)?);
+                let found = views_if_there(&self.named)?;
+                // Nothing is found while the daemon is down.
+                if !found.is_empty() {
+                    self.known.keep(&found.iter().map(|view| view.id).collect());
+                }
+                return self.take(found);
             }
             Heard::Changed(changed) => changed,
         };
@@ -315,9 +320,12 @@ impl Logs {
         if ids.is_empty() {
             return Ok(());
         }
-        let mut found = views_if_there(&ids)?;
-        found
-            .retain(|view| self.named.iter().any(|named| names_record(named, view.id, &view.role)));
+        let is_named = |view: &JobView| {
+            self.named.iter().any(|named| names_record(named, view.id, &view.role))
+        };
+        let (found, others): (Vec<_>, Vec<_>) =
+            views_if_there(&ids)?.into_iter().partition(is_named);
+        others.iter().for_each(|view| self.known.forget(view.id));
         self.take(found)
     }
 }

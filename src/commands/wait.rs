@@ -63,7 +63,7 @@ pub fn until_over(named: &[JobRef], scope: &'static str) -> Result<Known, CliErr
         line.show(&jobs.known.progress());
         let is_over = ends.as_ref().map_or_else(|| jobs.known.is_over(), Ends::are_over);
         // The line may lag behind, and brief records have no exit codes.
-        if is_over && jobs.look(named.to_vec(), false)? {
+        if is_over && jobs.look_at_all(false)? {
             line.show(&jobs.known.progress());
             line.end();
             return Ok(jobs.known);
@@ -123,17 +123,31 @@ impl Jobs<'_> {
     /// Reads the jobs among those that changed.
     fn look_again(&mut self, changed: &Changed) -> Result<(), CliError> {
         let is_meant = |id: &&JobId| self.known.has(**id) || self.has_arrays;
-        let asked: Vec<JobRef> = if changed.all {
-            self.named.to_vec()
-        } else {
-            changed.jobs.iter().filter(is_meant).map(|id| JobRef::job(*id)).collect()
-        };
-        if asked.is_empty() { Ok(()) } else { self.look(asked, true).map(drop) }
+        if changed.all {
+            return self.look_at_all(true).map(drop);
+        }
+        let asked: Vec<JobRef> =
+            changed.jobs.iter().filter(is_meant).map(|id| JobRef::job(*id)).collect();
+        if asked.is_empty() { Ok(()) } else { self.look(asked, true, |_| ()).map(drop) }
+    }
+
+    fn look_at_all(&mut self, brief: bool) -> Result<bool, CliError> {
+        let mut found = BTreeSet::new();
+        let is_read = self.look(self.named.to_vec(), brief, |view| drop(found.insert(view.id)))?;
+        if is_read {
+            self.known.keep(&found);
+        }
+        Ok(is_read)
     }
 
     /// Reads jobs. Returns false if the daemon is down: the next one notifies its followers.
-    fn look(&mut self, asked: Vec<JobRef>, brief: bool) -> Result<bool, CliError> {
-        match self.read(asked, brief, |_| ())? {
+    fn look(
+        &mut self,
+        asked: Vec<JobRef>,
+        brief: bool,
+        take: impl FnMut(&JobView),
+    ) -> Result<bool, CliError> {
+        match self.read(asked, brief, take)? {
             Ok(()) => Ok(true),
             Err(error) if error.is_away() => Ok(false),
             Err(error) => Err(error.into()),
@@ -155,6 +169,8 @@ impl Jobs<'_> {
                     take(&view);
                     self.has_arrays |= view.array_job_id().is_some();
                     self.known.note(view.id, Standing::of(&view));
+                } else {
+                    self.known.forget(view.id);
                 }
             }
             Ok(())

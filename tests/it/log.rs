@@ -1,6 +1,6 @@
 //! `slotd log`, `slotd run` and `slotd wait`: following jobs and their output by job ID.
 
-use slotd_kit::Slotd;
+use slotd_kit::{Setup, Slotd};
 use std::fs;
 use std::io::Write;
 use std::time::{Duration, SystemTime};
@@ -45,6 +45,27 @@ fn log_prints_the_output_of_a_job() {
     );
     assert_eq!(slotd.line(&format!("slotd log -n 1 {lines}")).ok().stdout, "100000\n");
     open_gate(&slotd);
+}
+
+/// Tasks that have not started share a record, which later stands for others only.
+#[test]
+fn tasks_of_an_array_are_waited_for_before_they_have_a_record() {
+    let slotd = Setup::default().set("SLOTD_CPUS", 1).start();
+    let script = "until [ -e gate ]; do sleep 0.02; done; echo $SLURM_ARRAY_TASK_ID; \
+                  exit $SLURM_ARRAY_TASK_ID";
+    let array = slotd.submit(&["-a", "1-6%1", "-o", "%a.out", "--wrap", script]);
+    let waits = ["_3", "_[2,4]", "_6"].map(|tasks| {
+        let job = format!("{array}{tasks}");
+        ["wait", "log -f"].map(|words| {
+            let mut command = slotd.command("slotd");
+            command.args(words.split(' ')).arg(&job);
+            slotd.spawn(command)
+        })
+    });
+    open_gate(&slotd);
+    for (waits, code) in waits.into_iter().zip([3, 4, 6]) {
+        waits.into_iter().for_each(|waiting| drop(waiting.end().fails(code)));
+    }
 }
 
 #[test]
