@@ -133,7 +133,7 @@ impl Jobs<'_> {
 
     fn look_at_all(&mut self, brief: bool) -> Result<bool, CliError> {
         let mut found = BTreeSet::new();
-        let is_read = self.look(self.named.to_vec(), brief, |view| drop(found.insert(view.id)))?;
+        let is_read = self.look(self.named.to_vec(), brief, |view| found.extend([view.id]))?;
         if is_read {
             self.known.keep(&found);
         }

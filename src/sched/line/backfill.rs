@@ -469,14 +469,17 @@ pub(crate) fn waits_for(
     host: &Host,
 ) -> Vec<Running> {
     let mut capacity = now.clone();
-    let mut gone = end_until_it_fits(want, &mut capacity, running, host);
-    gone.retain(|r| {
+    let gone = end_until_it_fits(want, &mut capacity, running, host);
+    let is_needed = |r: &Running| {
         capacity.take(&r.part);
         let is_needed = !capacity.fits(want, host);
         if is_needed {
             capacity.give(&r.part);
         }
         is_needed
-    });
+    };
+    // Backwards, so that the first to start remain of jobs that end at the same time.
+    let mut gone: Vec<Running> = gone.into_iter().rev().filter(is_needed).collect();
+    gone.reverse();
     gone
 }

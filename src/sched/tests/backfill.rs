@@ -153,6 +153,19 @@ fn holders_that_are_endless_suspended_or_ending_are_described() {
 }
 
 #[test]
+fn first_to_start_is_the_holder_among_jobs_that_end_together() {
+    let mut d = Double::new(2, 1000, 0);
+    let first = d.submit(ask().limit(600));
+    d.submit(ask().limit(600));
+    d.plan();
+    let waits = d.submit(ask());
+    d.plan();
+    let view = d.core.view(waits, d.now).unwrap();
+    let words = view.job.run.system_comment.unwrap();
+    assert!(words.contains(&format!("job {first} holds 1 CPU until")), "{words}");
+}
+
+#[test]
 fn a_wide_job_is_not_starved_by_a_stream_of_narrow_ones_without_limits() {
     let mut d = Double::new(2, 1000, 0);
     let first = d.submit(ask());
