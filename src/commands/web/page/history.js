@@ -154,9 +154,12 @@ function fillAll(jobs, most) {
 
 async function search() {
   const turn = (latest += 1);
-  const answer = await attempt(() => find(new FormData(by("search"))));
-  // A later search may have been answered first.
-  if (!answer || turn !== latest) return;
+  const asked = find(new FormData(by("search")));
+  await asked.catch(() => undefined);
+  // A later search may have been answered first. Its error stays.
+  if (turn !== latest) return;
+  const answer = await attempt(() => asked);
+  if (!answer) return;
   const { count, jobs } = answer;
   say(
     by("found"),
