@@ -2,7 +2,8 @@
 //! pages, "OUTPUT ENVIRONMENT VARIABLES"), as far as they make sense on a single host.
 //! `SLURM_CONF`, ports and addresses of daemons are not set.
 //!
-//! Does no I/O. Only [`stale_variables`] and [`of_array_task`] read the submitter's environment.
+//! Does no I/O. Only [`merge`], [`stale_variables`] and [`of_array_task`] read the submitter's
+//! environment.
 
 use crate::snapshots;
 use slotd_model::binding::CPU_BIND_VARIABLES;
