@@ -4,6 +4,7 @@ use super::{CPUS, GPUS, end_all_at, happen, host_of, next_end, shape};
 use super::{Event, Shape};
 use crate::tests::double::Double;
 use proptest::prelude::*;
+use slotd_model::dependency::DependencyKind;
 use slotd_model::qos::TresLimit;
 use slotd_model::reservation::{Flag, How, Length, ReservationAsk, ReservationOrder, Share};
 use slotd_model::{JobId, Timestamp};
@@ -116,7 +117,11 @@ proptest! {
             for (shape, limit) in &jobs {
                 // A preempted job does not end at its limit.
                 let qos = shape.qos.clone().filter(|name| name != "urgent");
-                let shape = Shape { limit: Some(*limit), reserved: None, qos, ..shape.clone() };
+                // A job that is to expand another may hold others up and then never start. One
+                // that would run into the reservation holds nobody up.
+                let depends = shape.depends.filter(|(kind, _)| *kind != DependencyKind::Expand);
+                let limit = Some(*limit);
+                let shape = Shape { limit, reserved: None, qos, depends, ..shape.clone() };
                 happen(&mut d, Event::Submit(shape));
             }
             d
