@@ -128,7 +128,7 @@ impl Core {
         let left = expected_end(job, None, now).at().map(|end| end.since(now).as_secs());
         let part = self.part_beside_queue(&want, left, now);
         part.map(Some).ok_or_else(|| {
-            let free = self.resources.ledger().capacity().free_for(&place, host);
+            let free = self.resources.ledger().capacity().free_for(&want, host);
             Refusal::NoRoom { job: job.id, more, free, in_secs: None }
         })
     }

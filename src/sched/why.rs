@@ -14,6 +14,7 @@ use super::resources::capacity::{Capacity, CpuSharing, Want};
 use super::resources::limits::{Load, QosLimit, Reached, index_of};
 use super::types::Cx;
 use slotd_model::dependency::DependencyTerm;
+use slotd_model::gpu::GpuShare;
 use slotd_model::job::Hold;
 use slotd_model::license::{self, LicenseHolder, LicenseShortage};
 use slotd_model::qos::{self, Limited};
@@ -213,7 +214,7 @@ impl Core {
             Reason::BadConstraints | Reason::ReqNodeNotAvail => What::TooLarge {
                 partition,
                 needs: want.tres,
-                most: self.resources.ledger().whole().free_for(&want.place, host),
+                most: self.resources.ledger().whole().free_for(&want, host),
             },
             Reason::Reservation => self.own_reservation(choice, now),
             Reason::Resources if self.is_above_reservation(choice) => {
@@ -435,7 +436,7 @@ impl Core {
         Shortage {
             partition: choice.name().to_owned(),
             needs: want.tres,
-            free: capacity.free_for(&want.place, host),
+            free: capacity.free_for(&want, host),
             holders: holders.iter().map(|holder| self.holder(holder, &lacks)).collect(),
             lacks,
             lacks_cpus: capacity.taken_of_named(&want).collect(),
@@ -490,13 +491,18 @@ fn until(job: Option<&Job>, end: ExpectedEnd) -> Until {
     }
 }
 
-/// Returns how much of the lacking resources an allocation holds. A shared GPU counts as a whole
-/// one.
+/// Returns how much of the lacking resources an allocation holds: of GPUs, what it holds of them,
+/// as whole ones or as shares.
 fn of_kinds(alloc: &Allocation, lacks: &Tres) -> Tres {
+    let gpus = match alloc.gpu_share {
+        _ if lacks.without_gpus() == *lacks => Tres::ZERO,
+        // An exclusive job holds more of them than it needs.
+        GpuShare::Whole => GpuShare::Whole.of(alloc.gpu_ids.len() as u32),
+        GpuShare::MemMb(_) | GpuShare::Shards(_) => alloc.tres,
+    };
     Tres {
         cpus: if lacks.cpus > 0 { alloc.tres.cpus } else { 0 },
         mem_mb: if lacks.mem_mb > 0 { alloc.tres.mem_mb } else { 0 },
-        gpus: if lacks.gpus > 0 { alloc.gpu_ids.len() as u32 } else { 0 },
-        ..Tres::ZERO
+        ..gpus
     }
 }

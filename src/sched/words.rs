@@ -435,6 +435,8 @@ fn of_kind(of: &Tres, lacks: &Tres) -> Vec<String> {
         (lacks.cpus > 0).then(|| count(of.cpus, "CPU")),
         (lacks.mem_mb > 0).then(|| format!("{} MB of memory", of.mem_mb)),
         (lacks.gpus > 0).then(|| count(of.gpus, "GPU")),
+        (lacks.gpu_mem_mb > 0).then(|| format!("{} MB of GPU memory", of.gpu_mem_mb)),
+        (lacks.shards > 0).then(|| count(of.shards, "GPU shard")),
     ];
     words.into_iter().flatten().collect()
 }

@@ -306,18 +306,20 @@ impl Capacity {
         named.iter().copied().filter(move |cpu| !free.contains(cpu))
     }
 
-    /// Returns the resources free to a job with this sharing. Each is considered on its own.
-    pub(crate) fn free_for(&self, place: &CpuSharing, host: &Host) -> Tres {
-        let (allowed, gpus) = (
-            self.allowed(place),
-            self.partition(place).and_then(|partition| partition.gpus.as_ref()),
+    /// Returns the resources that are free to a job. Each is considered on its own. If the job
+    /// shares GPUs, the amount of GPU memory or shards is the free part of what it needs.
+    pub(crate) fn free_for(&self, want: &Want, host: &Host) -> Tres {
+        let (allowed, among) = (
+            self.allowed(&want.place),
+            self.partition(&want.place).and_then(|partition| partition.gpus.as_ref()),
         );
-        let whole = GpuWant { among: gpus, ..GpuWant::default() };
+        let whole = GpuWant { among, ..GpuWant::default() };
+        let shared = self.gpus.free_of_share(&GpuWant { among, ..want.gpu }, host);
         Tres {
-            cpus: self.free_cpus(place),
+            cpus: self.free_cpus(&want.place),
             mem_mb: host.mem_mb.saturating_sub(self.used.mem_mb).min(allowed.mem_mb),
             gpus: allowed.gpus.min(self.gpus.free(&whole, &[], host).len() as u32),
-            ..Tres::ZERO
+            ..shared
         }
     }
 
@@ -395,9 +397,12 @@ impl Capacity {
     /// Returns the requested amounts of the resources that are lacking. An exclusive job needs all
     /// CPUs.
     pub fn lacks(&self, want: &Want, host: &Host) -> Tres {
-        let has_gpus = self.pick_gpus(&[], None, want, host).is_some();
         let lacks = self.lacks_amounts(want, host);
-        Tres { gpus: if has_gpus { lacks.gpus } else { want.gpu.count }, ..lacks }
+        if self.pick_gpus(&[], None, want, host).is_some() {
+            return lacks;
+        }
+        let Tres { gpus, gpu_mem_mb, shards, .. } = want.gpu.share.of(want.gpu.count);
+        Tres { gpus, gpu_mem_mb, shards, ..lacks }
     }
 
     /// Like [`Self::lacks`], but by amounts alone: it ignores the choice of GPUs.

@@ -4,6 +4,7 @@
 //! once, as in Slurm. Among suitable GPUs the one with the most free comes first, and among equals
 //! the one with the lowest number.
 
+use slotd_model::Tres;
 use slotd_model::gpu::{Gpu, GpuShare};
 use slotd_model::partition::Host;
 use std::cmp::Reverse;
@@ -197,6 +198,34 @@ impl GpuPool {
         free.map(|(id, _)| *id)
             .filter(|id| others.iter().all(|other| other.have(&[*id], want.share)))
             .collect()
+    }
+
+    /// Returns how much is free of the shares that `want` needs, on the GPUs that have the most of
+    /// them free. Zero if it needs whole GPUs.
+    pub fn free_of_share(&self, want: &GpuWant, host: &Host) -> Tres {
+        let least = match want.share {
+            GpuShare::Whole => return Tres::ZERO,
+            GpuShare::MemMb(_) => GpuShare::MemMb(0),
+            GpuShare::Shards(_) => GpuShare::Shards(0),
+        };
+        let usable = self.free(&GpuWant { share: least, ..*want }, &[], host);
+        let mut free: Vec<u64> = usable
+            .iter()
+            .filter_map(|id| self.0.get(id))
+            .map(|gpu| gpu.freedom(want.share))
+            .collect();
+        free.sort_unstable_by_key(|amount| Reverse(*amount));
+        let free = free.into_iter().take(want.count as usize);
+        match want.share {
+            GpuShare::Whole => Tres::ZERO,
+            GpuShare::MemMb(mb) => {
+                Tres { gpu_mem_mb: free.map(|amount| amount.min(mb)).sum(), ..Tres::ZERO }
+            }
+            GpuShare::Shards(shards) => {
+                let shards = free.map(|amount| amount.min(shards.into()) as u32).sum();
+                Tres { shards, ..Tres::ZERO }
+            }
+        }
     }
 
     /// Returns whether this share is free on each of these GPUs.

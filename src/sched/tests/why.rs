@@ -55,6 +55,43 @@ fn a_shortage_lists_free_resources_and_holders() {
 }
 
 #[test]
+fn a_shortage_of_shared_gpus_has_the_amounts_of_the_shares() {
+    use slotd_model::gpu::GpuShare::{MemMb, Shards};
+    // Two GPUs of 100 MB, each with four shards.
+    let mut d = Double::new(8, 1000, 2);
+    let first = d.submit(ask().share(MemMb(70)));
+    d.submit(ask().share(MemMb(60)));
+    d.plan();
+    let wide = d.submit(ask().share(MemMb(50)));
+    let shards = d.submit(ask().share(Shards(3)));
+    let whole = d.submit(ask().gpus(1));
+    d.plan();
+    let texts = [wide, shards, whole].map(|job| told(&d, job).remove(0).1);
+    // One GPU has 30 MB left, the other one 40 MB.
+    let holds = format!("job {first} holds 70 MB of GPU memory and has no time limit");
+    assert_eq!(
+        texts,
+        [
+            format!(
+                "waits for 50 MB of GPU memory, of which 40 MB of GPU memory are free; {holds}"
+            ),
+            format!(
+                "waits behind job {wide} for 3 GPU shards, of which 0 GPU shards are free; {holds}"
+            ),
+            format!("waits behind job {wide} for 1 GPU, of which 0 GPUs are free; {holds}"),
+        ]
+    );
+    let of_two = d.submit(ask().gpus(2).share(MemMb(35)));
+    d.plan();
+    let [Blocker { what: What::Shortage(Shortage { lacks, free, .. }), .. }] =
+        &blockers(&d, of_two)[..]
+    else {
+        panic!("{:?}", blockers(&d, of_two))
+    };
+    assert_eq!((lacks.gpu_mem_mb, free.gpu_mem_mb), (70, 35 + 30));
+}
+
+#[test]
 fn all_blockers_are_listed_and_not_only_the_first() {
     let mut d = Double::new(4, 1000, 0);
     let running = d.submit(ask().cpus(4));
