@@ -364,6 +364,16 @@ fn verbose_scancel_reports_filters_without_matches() {
 }
 
 #[test]
+fn the_name_of_a_job_is_not_a_list() {
+    let slotd = Slotd::start();
+    let named = |name: &str| slotd.wrap(&["-H", "-J", name], "true");
+    let [both, first, second] = ["a,b", "a", "b"].map(named);
+    slotd.cmd("scancel", &["-n", "a,b"]).ok();
+    let states = [both, first, second].map(|id| slotd.state(id));
+    assert_eq!(states, ["CANCELLED", "PENDING", "PENDING"]);
+}
+
+#[test]
 fn empty_filter_cancels_nothing() {
     let slotd = Slotd::start();
     let jobs = [slotd.endless(&[]), slotd.wrap(&["-H"], "true")];

@@ -151,6 +151,14 @@ pub fn names(text: &str) -> Result<Names, SpecError> {
     Ok(text.split(',').map(str::trim).filter(|word| !word.is_empty()).map(str::to_owned).collect())
 }
 
+/// Takes a name as it is: a job's name may contain commas. An empty one is no name.
+///
+/// # Errors
+/// Never fails. It returns a `Result` because [`value`] expects one.
+pub fn one_name(text: &str) -> Result<Names, SpecError> {
+    Ok(Some(text.to_owned()).filter(|name| !name.is_empty()).into_iter().collect())
+}
+
 /// Expands a host list.
 ///
 /// # Errors

@@ -10,7 +10,7 @@ use crate::args::headings::{DONE, WHICH};
 use crate::args::options::CommonOpts;
 use crate::args::origin::Origin;
 use crate::args::table::options;
-use crate::args::value::{Names, hosts, names, value};
+use crate::args::value::{Names, hosts, names, one_name, value};
 use crate::commands::pages::texts;
 use clap::Args;
 use slotd_model::query::JobQuery;
@@ -68,7 +68,7 @@ options! {
         #[arg(short = 'Q', long)]
         pub quiet: bool,
         /// Select jobs with this name
-        #[arg(short, long, alias = "jobname", value_name = "NAME", value_parser = value(names), help_heading = WHICH)]
+        #[arg(short, long, alias = "jobname", value_name = "NAME", value_parser = value(one_name), help_heading = WHICH)]
         pub name: Option<Names>,
         /// Select jobs of this user
         #[arg(short, long, value_name = "USER", value_parser = value(names), help_heading = WHICH)]
