@@ -65,7 +65,7 @@ fn items(text: &str) -> Option<Vec<Item>> {
 /// and a leading `export ` and quotes around a whole value are dropped.
 ///
 /// # Errors
-/// Fails with `--export-file entry 3 is not NAME=VALUE: …`, also for text that is not UTF-8.
+/// Fails with `--export-file entry 3 is not NAME=VALUE: …`, or `… is not UTF-8: …`.
 pub fn parse_file(content: &[u8]) -> Result<Vec<(String, String)>, SpecError> {
     let by_nul = content.contains(&0);
     let mut set = Vec::new();
@@ -77,8 +77,14 @@ pub fn parse_file(content: &[u8]) -> Result<Vec<(String, String)>, SpecError> {
                 shown(entry)
             ))
         };
-        let entry =
-            std::str::from_utf8(entry).map_err(|_| malformed(&String::from_utf8_lossy(entry)))?;
+        let entry = std::str::from_utf8(entry).map_err(|_| {
+            let text = String::from_utf8_lossy(entry);
+            SpecError::value(format!(
+                "--export-file entry {} is not UTF-8: {}",
+                i + 1,
+                shown(&text)
+            ))
+        })?;
         let pair = if by_nul {
             // A newline that was typed after `env -0 > file`.
             if entry.trim().is_empty() {
@@ -192,7 +198,7 @@ mod tests {
         for (content, text) in [
             (b"A=1\nfoo\n".as_slice(), "--export-file entry 2 is not NAME=VALUE: foo"),
             (b"=1", "--export-file entry 1 is not NAME=VALUE: =1"),
-            (b"A=1\0B=\xff\0", "--export-file entry 2 is not NAME=VALUE: B=\u{fffd}"),
+            (b"A=1\0B=\xff\0", "--export-file entry 2 is not UTF-8: B=\u{fffd}"),
         ] {
             assert_eq!(parse_file(content).map_err(|e| e.to_string()), Err(text.to_string()));
         }
