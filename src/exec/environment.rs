@@ -394,13 +394,17 @@ pub fn of_array_task(env: Vec<u8>, role: &ArrayRole) -> Vec<u8> {
 }
 
 /// Returns the variables that a submission from inside another job inherits but that would be wrong
-/// in the new job: the other job's array, step, rank and GPUs. `env` consists of `KEY=VALUE`
-/// entries, each terminated by a null byte. As in Slurm, values that were requested on a command
+/// in the new job: the other job's array, step, rank, GPUs, account and reservation, and the socket
+/// of its step manager. `env` consists of `KEY=VALUE` entries, each terminated by a null byte. As in Slurm, values that were requested on a command
 /// line or set by hand (`SLURM_NTASKS`) are kept.
 pub fn stale_variables(env: &[u8]) -> Vec<String> {
     const PREFIXES: [&str; 2] = ["SLURM_ARRAY_", "SLURM_STEP"];
-    const NAMES: [&str; 13] = [
+    const NAMES: [&str; 17] = [
         "SLOTD_SNAPSHOT_DIR",
+        "SLURM_JOBMGR_SOCKET",
+        "SLURM_JOB_ACCOUNT",
+        "SLURM_JOB_RESERVATION",
+        "SLURM_LAUNCH_NODE_IPADDR",
         "SLURM_PROCID",
         "SLURM_LOCALID",
         "SLURM_TASK_PID",
@@ -661,11 +665,18 @@ mod tests {
     #[test]
     fn rank_and_gpus_of_another_job_are_not_inherited() {
         let inside =
-            b"A=1\0SLURM_PROCID=3\0SLURM_NTASKS=7\0SLURM_JOB_GPUS=0\0CUDA_VISIBLE_DEVICES=0\0SLURM_ARRAY_TASK_ID=2\0";
+            b"A=1\0SLURM_PROCID=3\0SLURM_NTASKS=7\0SLURM_JOB_GPUS=0\0CUDA_VISIBLE_DEVICES=0\0SLURM_ARRAY_TASK_ID=2\0SLURM_JOBMGR_SOCKET=/x\0SLURM_JOB_ACCOUNT=a\0";
         let stale = stale_variables(inside);
         assert_eq!(
             stale,
-            ["SLURM_PROCID", "SLURM_JOB_GPUS", "CUDA_VISIBLE_DEVICES", "SLURM_ARRAY_TASK_ID"]
+            [
+                "SLURM_PROCID",
+                "SLURM_JOB_GPUS",
+                "CUDA_VISIBLE_DEVICES",
+                "SLURM_ARRAY_TASK_ID",
+                "SLURM_JOBMGR_SOCKET",
+                "SLURM_JOB_ACCOUNT"
+            ]
         );
         assert!(stale_variables(b"CUDA_VISIBLE_DEVICES=1\0").is_empty());
     }
