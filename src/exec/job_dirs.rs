@@ -300,6 +300,7 @@ mod tests {
         let jobs = tempfile::tempdir().unwrap();
         let dir = jobs.path().join("3");
         fs::create_dir(&dir).unwrap();
+        let open = || File::open(&dir).unwrap();
         let was_launched = launched(jobs.path()).unwrap();
         let run = |restarts| {
             let mut job = Job { id: JobId(3), ..Job::default() };
@@ -312,13 +313,14 @@ mod tests {
             ..LaunchSpec::default()
         };
         assert!(!was_launched(JobId(3)) && !was_launched(JobId(4)));
-        job_files::write_record(&spec(run(0)), &ExitRecord::default(), &Series::default()).unwrap();
+        job_files::write_record(&open(), &spec(run(0)), &ExitRecord::default(), &Series::default())
+            .unwrap();
         assert!(was_launched(JobId(3)));
         assert_eq!(look(&dir).job, Some(run(0)));
-        job_files::write_job(&spec(run(1))).unwrap();
+        job_files::write_job(&open(), &spec(run(1))).unwrap();
         assert_eq!(look(&dir).job, Some(run(1)));
         let second = ExitRecord { run: 2, ..ExitRecord::default() };
-        job_files::write_record(&spec(run(2)), &second, &Series::default()).unwrap();
+        job_files::write_record(&open(), &spec(run(2)), &second, &Series::default()).unwrap();
         let found = look(&dir);
         assert_eq!((found.job, found.steps[0].run), (Some(run(2)), 2));
     }
@@ -339,7 +341,8 @@ mod tests {
             };
             let started = Timestamp::from_secs(i64::from(run) * 100);
             let record = ExitRecord { run, started, ..ExitRecord::default() };
-            job_files::write_record(&spec, &record, over_time).unwrap();
+            let opened = File::open(dir.path()).unwrap();
+            job_files::write_record(&opened, &spec, &record, over_time).unwrap();
         };
         write(StepId::Batch, 1, &series(7));
         write(StepId::Num(0), 0, &series(8));

@@ -10,6 +10,7 @@ use slotd_protocol::request::Stream;
 use slotd_sys::files::{self, MOST_RECORD};
 use slotd_sys::fresh::Fresh;
 use slotd_sys::ownership;
+use slotd_sys::socket::short_path;
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
@@ -71,15 +72,16 @@ fn put(path: &Path, text: &[u8], mode: u32) -> io::Result<()> {
     fresh.put()
 }
 
-/// Records the job of this launch, so that it is known without the database.
-pub(super) fn write_job(spec: &LaunchSpec) -> io::Result<()> {
+/// Records the job of this launch in its open directory, so that it is known without the database.
+/// Whatever has the directory's name by now is left alone.
+pub(super) fn write_job(dir: &File, spec: &LaunchSpec) -> io::Result<()> {
     let Some(job) = &spec.job else { return Ok(()) };
-    replace(&spec.job_dir.join(JOB), job.as_bytes(), 0o600)
+    replace(&short_path(dir, JOB), job.as_bytes(), 0o600)
 }
 
 /// Deletes the record that [`write_job`] wrote.
-pub(super) fn forget_job(spec: &LaunchSpec) -> io::Result<()> {
-    match fs::remove_file(spec.job_dir.join(JOB)) {
+pub(super) fn forget_job(dir: &File) -> io::Result<()> {
+    match fs::remove_file(short_path(dir, JOB)) {
         Err(e) if e.kind() != io::ErrorKind::NotFound => Err(e),
         _ => Ok(()),
     }
@@ -195,14 +197,16 @@ struct JobOfRecord {
     job: Option<Job>,
 }
 
-/// Writes the exit record atomically.
+/// Writes the exit record atomically to the job's open directory.
 pub(super) fn write_record(
+    dir: &File,
     spec: &LaunchSpec,
     record: &ExitRecord,
     over_time: &Series,
 ) -> io::Result<()> {
     let file = RecordFile { record, job: spec.job.as_ref(), over_time };
-    replace(&exit_path(&spec.job_dir, spec.step.step), &serde_json::to_vec(&file)?, 0o600)
+    let path = exit_path(&short_path(dir, ""), spec.step.step);
+    replace(&path, &serde_json::to_vec(&file)?, 0o600)
 }
 
 /// Returns the job from its directory, as of its last run.
@@ -267,13 +271,12 @@ pub(super) fn read_any_record(job_dir: &Path, step: StepId) -> io::Result<Option
     Ok(Some(record))
 }
 
-/// Syncs an exit record that is in its place, so that it survives a power failure. `dir` is the job
-/// directory.
+/// Syncs an exit record that is in its place, so that it survives a power failure.
 ///
 /// # Errors
 /// Fails if the disk does not accept it.
-pub(super) fn sync_record(spec: &LaunchSpec, dir: &File) -> io::Result<()> {
-    File::open(exit_path(&spec.job_dir, spec.step.step))?.sync_all()?;
+pub(super) fn sync_record(dir: &File, spec: &LaunchSpec) -> io::Result<()> {
+    File::open(exit_path(&short_path(dir, ""), spec.step.step))?.sync_all()?;
     dir.sync_all()
 }
 
@@ -488,21 +491,50 @@ mod tests {
     }
 
     #[test]
+    fn the_record_follows_its_directory_and_no_link_that_took_its_name() {
+        let dir = tempfile::tempdir().unwrap();
+        let [job_dir, moved, elsewhere] = ["7", "moved", "elsewhere"].map(|n| dir.path().join(n));
+        fs::create_dir(&job_dir).unwrap();
+        let opened = File::open(&job_dir).unwrap();
+        fs::rename(&job_dir, &moved).unwrap();
+        fs::create_dir(&elsewhere).unwrap();
+        for name in ["exit_status", JOB] {
+            fs::write(elsewhere.join(name), "the user's").unwrap();
+        }
+        std::os::unix::fs::symlink(&elsewhere, &job_dir).unwrap();
+        let job = JobText::of(&Job::default());
+        let spec = LaunchSpec { job_dir, job, ..LaunchSpec::default() };
+        write_job(&opened, &spec).unwrap();
+        write_record(&opened, &spec, &ExitRecord::default(), &Series::default()).unwrap();
+        for name in ["exit_status", JOB] {
+            assert_eq!(fs::read_to_string(elsewhere.join(name)).unwrap(), "the user's");
+            assert!(moved.join(name).exists());
+        }
+        forget_job(&opened).unwrap();
+        assert!(!moved.join(JOB).exists() && elsewhere.join(JOB).exists());
+    }
+
+    #[test]
     fn a_record_replaces_the_previous_one() {
         let dir = tempfile::tempdir().unwrap();
         let spec = LaunchSpec { job_dir: dir.path().to_owned(), ..LaunchSpec::default() };
         for run in 0..2 {
-            write_record(&spec, &ExitRecord { run, ..ExitRecord::default() }, &Series::default())
-                .unwrap();
+            write_record(
+                &File::open(dir.path()).unwrap(),
+                &spec,
+                &ExitRecord { run, ..ExitRecord::default() },
+                &Series::default(),
+            )
+            .unwrap();
             let record = read_record(dir.path(), spec.step.step, run).unwrap();
             assert_eq!(record.map(|r| r.run), Some(run));
         }
         assert_eq!(read_record(dir.path(), spec.step.step, 0).unwrap(), None);
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
-        sync_record(&spec, &File::open(dir.path()).unwrap()).unwrap();
+        sync_record(&File::open(dir.path()).unwrap(), &spec).unwrap();
         fs::remove_file(exit_path(dir.path(), spec.step.step)).unwrap();
         assert!(
-            sync_record(&spec, &File::open(dir.path()).unwrap()).is_err(),
+            sync_record(&File::open(dir.path()).unwrap(), &spec).is_err(),
             "there is nothing to sync"
         );
     }
@@ -514,7 +546,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let spec = LaunchSpec { job_dir: dir.path().to_owned(), ..LaunchSpec::default() };
         let record = ExitRecord { tasks: vec![ExitCode::status(3)], ..ExitRecord::default() };
-        write_record(&spec, &record, &Series::default()).unwrap();
+        write_record(&File::open(dir.path()).unwrap(), &spec, &record, &Series::default()).unwrap();
         let path = exit_path(dir.path(), spec.step.step);
         let whole = fs::read(&path).unwrap();
         let read = || crate::earlier_boot::record(dir.path(), spec.step.step, 0);

@@ -41,9 +41,10 @@ use slotd_sys::clock::{self, now};
 use slotd_sys::proc::{self, DeadChildrenIo};
 use slotd_sys::{break_point, limits, slice, socket};
 use std::ffi::CStr;
-use std::fs::File;
+use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -168,7 +169,7 @@ fn run(connection: Connection, process: &mut ProcessState) -> io::Result<Option<
                 return Ok(None);
             }
         };
-    let mut watcher = Watcher::new(spec, peer, listener, signals, client, process);
+    let mut watcher = Watcher::new(spec, peer, (dir, listener), signals, client, process);
     watcher.started = started;
     if let Err(error) = watcher.start(handed, process) {
         // The tasks started so far are waiting at the gate, so no user code has run.
@@ -186,7 +187,7 @@ fn run(connection: Connection, process: &mut ProcessState) -> io::Result<Option<
     // running step.
     let _ = set_name(WAITS);
     process.dead_io = watcher.meter.take_dead_io();
-    Ok(watcher.finish(&record, &dir, &name, process))
+    Ok(watcher.finish(&record, &name, process))
 }
 
 /// Returns the record of a step that could not be started.
@@ -231,7 +232,10 @@ fn claim(
 ) -> Result<(File, UnixListener), NotClaimed> {
     let dir = job_files::make_job_dir(&spec.job_dir)
         .and_then(|()| {
-            File::open(&spec.job_dir)
+            OpenOptions::new()
+                .read(true)
+                .custom_flags(libc::O_DIRECTORY | libc::O_NOFOLLOW)
+                .open(&spec.job_dir)
                 .map_err(LaunchError::own_file("open the directory", &spec.job_dir))
         })
         .map_err(NotClaimed::Failed)?;
@@ -350,6 +354,8 @@ struct Watcher {
     spec: LaunchSpec,
     /// The watcher's start time.
     start_ticks: u64,
+    /// The job's directory. Its name may lead to another one by now.
+    dir: File,
     listener: UnixListener,
     signals: SignalFd,
     peer: Option<Peer>,
@@ -407,7 +413,7 @@ impl Watcher {
     fn new(
         spec: LaunchSpec,
         peer: Option<Peer>,
-        listener: UnixListener,
+        (dir, listener): (File, UnixListener),
         signals: SignalFd,
         client: Option<Peer>,
         process: &mut ProcessState,
@@ -446,6 +452,7 @@ impl Watcher {
             may_stay: spec.env.len() + spec.script.as_ref().map_or(0, Vec::len) < SMALL_LAUNCH,
             pace: Pace::new(Instant::now()),
             spec,
+            dir,
             listener,
             signals,
         }

@@ -139,7 +139,7 @@ impl Watcher {
     /// Records the job, unless that was done. If the script ends before the first sample, the exit
     /// record includes it. A failed write is retried at the next sample.
     pub(super) fn note_job(&mut self) {
-        if self.spec.job.is_some() && job_files::write_job(&self.spec).is_ok() {
+        if self.spec.job.is_some() && job_files::write_job(&self.dir, &self.spec).is_ok() {
             self.spec.job = None;
         }
     }
@@ -164,7 +164,6 @@ impl Watcher {
     pub(super) fn finish(
         mut self,
         record: &ExitRecord,
-        dir: &File,
         socket: &str,
         process: &mut ProcessState,
     ) -> Option<Connection> {
@@ -178,13 +177,16 @@ impl Watcher {
         loop {
             // A step that the host could not launch is launched again, so it leaves no mark.
             let written = match record.host_fault {
-                Some(_) => job_files::forget_job(&self.spec),
-                None => job_files::write_record(&self.spec, record, self.over_time.series()),
+                Some(_) => job_files::forget_job(&self.dir),
+                None => {
+                    let series = self.over_time.series();
+                    job_files::write_record(&self.dir, &self.spec, record, series)
+                }
             };
             self.may_stay &= written.is_ok();
             if written.is_ok() {
                 // Without a record, keep the socket: it shows that the step did run.
-                self.unclaim(&socket::short_path(dir, socket), process);
+                self.unclaim(&socket::short_path(&self.dir, socket), process);
             }
             break_point::reach("end recorded");
             let ended = StepEvent::Ended(record.clone());
@@ -202,7 +204,7 @@ impl Watcher {
             if written.is_ok() && !notified && record.host_fault.is_none() {
                 // Nobody else knows the result, and the next daemon may start after a power
                 // failure. A daemon that was notified commits it.
-                let _ = job_files::sync_record(&self.spec, dir);
+                let _ = job_files::sync_record(&self.dir, &self.spec);
             }
             // Even a daemon that was notified may exit before it can store the end, since it uses
             // the same disk.
@@ -217,7 +219,7 @@ impl Watcher {
             self.peer = None;
             // The job directory was deleted or replaced, so nobody is left who could ask for the
             // result.
-            if !is_at(dir, &self.spec.job_dir) {
+            if !is_at(&self.dir, &self.spec.job_dir) {
                 return None;
             }
             // Keep the result here until the disk has space again, a daemon connects, or SIGTERM
