@@ -313,6 +313,43 @@ fn watcher_that_died_without_a_daemon_is_detected() {
 }
 
 #[test]
+fn job_whose_directory_was_removed_does_not_run_a_second_time() {
+    let mut slotd = Slotd::start();
+    let script = format!("echo run >>runs; {}", slotd.gate("go"));
+    let [by_socket, by_dir] = [(); 2].map(|()| slotd.wrap(&[], &script));
+    slotd.wait("both jobs", || {
+        (fs::read_to_string(slotd.path("runs")).ok()? == "run\nrun\n").then_some(())
+    });
+    slotd.kill9();
+    fs::remove_file(slotd.job_dir(by_socket).join("batch.0.sock")).unwrap();
+    fs::remove_dir_all(slotd.job_dir(by_dir)).unwrap();
+    slotd.start_daemon();
+    for job in [by_socket, by_dir] {
+        assert_eq!(slotd.wait_end(job).exit(), "0:9");
+    }
+    // The end is reported after its processes were killed.
+    let is_of_job = |pid: &i32| {
+        fs::read(format!("/proc/{pid}/environ"))
+            .is_ok_and(|all| all.split(|b| *b == 0).any(|one| one.starts_with(b"SLURM_JOB_ID=")))
+    };
+    assert_eq!(slotd.processes().into_iter().filter(is_of_job).count(), 0);
+    assert_eq!(slotd.read("runs"), "run\nrun\n");
+    assert!(slotd.log().contains("its socket was deleted while it ran"), "{}", slotd.log());
+}
+
+#[test]
+fn a_file_in_the_place_of_the_record_does_not_end_a_running_job() {
+    let mut slotd = Slotd::start();
+    let job = slotd.begun(&[], "go", "exit 7");
+    slotd.kill9();
+    fs::write(slotd.job_dir(job).join("exit_status"), "not a record").unwrap();
+    slotd.start_daemon();
+    slotd.wait_state(job, "RUNNING");
+    slotd.open("go");
+    assert_eq!(slotd.wait_end(job).exit(), "7:0");
+}
+
+#[test]
 fn job_with_a_stopped_watcher_can_be_cancelled_and_ends_at_its_limit() {
     let slotd = Slotd::start();
     for by_limit in [false, true] {

@@ -6,7 +6,7 @@
 //! record is in place. And a launch in progress holds the launcher's lock, so that after
 //! [`await_launches`] every launch has left its socket or record.
 
-use crate::job_files::read_record;
+use crate::job_files::{read_job, read_record};
 use crate::step_handle::{self, Identity, Opening, StepHandle};
 use crate::{launch_lock, launch_spec, stopped};
 use slotd_model::{ExitRecord, StepId, StepKey, Timestamp};
@@ -47,14 +47,17 @@ pub fn await_launches(root: &Path) -> io::Result<()> {
 /// runtime.
 ///
 /// # Errors
-/// Fails if the job directory exists but cannot be read, or if the exit record is damaged.
+/// Fails if the job directory exists but cannot be read, or if the exit record is damaged and no
+/// watcher of the step answers.
 pub fn inspect(job_dir: &Path, step: StepId, run: u32) -> io::Result<Adoption> {
     // Look for the record first: once it exists, the socket no longer matters. Look for it again
     // after a refused connection, because the step may have ended in between.
     for attempt in 0..2 {
-        if let Some(record) = read_record(job_dir, step, run)? {
-            return Ok(Adoption::Ended(Box::new(record)));
-        }
+        let damaged = match read_record(job_dir, step, run) {
+            Ok(Some(record)) => return Ok(Adoption::Ended(Box::new(record))),
+            Ok(None) => None,
+            Err(e) => Some(e),
+        };
         match socket::connect(&job_dir.join(launch_spec::socket_name(step, run))) {
             Ok(connection) => {
                 let identity = Identity { job_dir: job_dir.to_owned(), step, run };
@@ -65,8 +68,12 @@ pub fn inspect(job_dir: &Path, step: StepId, run: u32) -> io::Result<Adoption> {
                     Opening::default(),
                 )));
             }
+            // The watcher knows its step, whatever was put in the place of its record.
+            Err(_) if let Some(damaged) = damaged => return Err(damaged),
             Err(e) if attempt == 1 && e.kind() == io::ErrorKind::NotFound => {
-                return Ok(Adoption::NeverLaunched);
+                let is_noted = step == StepId::Batch
+                    && read_job(job_dir).is_some_and(|job| job.run.restarts == run);
+                return Ok(if is_noted { Adoption::Lost } else { Adoption::NeverLaunched });
             }
             Err(e) if attempt == 1 && e.kind() == io::ErrorKind::ConnectionRefused => {
                 return Ok(Adoption::Lost);
@@ -201,8 +208,9 @@ pub fn kill_leftovers(root: &Path, key: StepKey, start: Timestamp) -> Leftovers 
                 foreign.values().copied().chain(spared.iter().map(|p| p.pgid)).collect();
             for Process { pid, start_ticks, pgid } in wanted {
                 let is_same = proc::start_ticks(pid) == Some(start_ticks);
-                let by_pid = is_same && proc::kill(pid, libc::SIGKILL);
+                // The group first: a shell whose command is killed alone would run the next one.
                 let by_group = !of_others.contains(&pgid) && proc::kill_group(pgid, libc::SIGKILL);
+                let by_pid = is_same && proc::kill(pid, libc::SIGKILL);
                 if by_pid || by_group {
                     killed.insert((pid, start_ticks));
                 }

@@ -807,6 +807,15 @@ async fn a_step_that_was_never_launched_is_distinguished_from_a_lost_one() {
         assert!(!matches!(event, StepEvent::Ended(_)), "{event:?}");
     }
     assert!(matches!(adopt::inspect(&job_dir, StepId::Batch, 0).unwrap(), Adoption::Lost));
+    // The record of the job shows that it was launched, even without the socket.
+    let socket = job_dir.join(crate::launch_spec::socket_name(StepId::Batch, 0));
+    std::fs::remove_file(socket).unwrap();
+    let inspected = || adopt::inspect(&job_dir, StepId::Batch, 0).unwrap();
+    assert!(matches!(inspected(), Adoption::NeverLaunched));
+    let job = slotd_model::Job::default();
+    std::fs::write(job_dir.join("job.json"), serde_json::to_vec(&job).unwrap()).unwrap();
+    assert!(matches!(inspected(), Adoption::Lost));
+    assert!(matches!(adopt::inspect(&job_dir, StepId::Batch, 1).unwrap(), Adoption::NeverLaunched));
     // The next daemon may reach the same root through a link. Another root is not its own.
     let place = tempfile::tempdir().unwrap();
     std::os::unix::fs::symlink(lab.dir.path(), place.path().join("link")).unwrap();
