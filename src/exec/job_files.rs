@@ -73,7 +73,7 @@ fn put(path: &Path, text: &[u8], mode: u32) -> io::Result<()> {
 }
 
 /// Records the job of this launch in its open directory, so that it is known without the database.
-/// Whatever has the directory's name by now is left alone.
+/// By now, its path may lead to files of the user.
 pub(super) fn write_job(dir: &File, spec: &LaunchSpec) -> io::Result<()> {
     let Some(job) = &spec.job else { return Ok(()) };
     replace(&short_path(dir, JOB), job.as_bytes(), 0o600)

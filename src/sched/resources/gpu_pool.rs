@@ -202,7 +202,7 @@ impl GpuPool {
 
     /// Returns how much is free of the shares that `want` needs, on the GPUs that have the most of
     /// them free. Zero if it needs whole GPUs.
-    pub fn free_of_share(&self, want: &GpuWant, host: &Host) -> Tres {
+    pub(crate) fn free_of_share(&self, want: &GpuWant, host: &Host) -> Tres {
         let least = match want.share {
             GpuShare::Whole => return Tres::ZERO,
             GpuShare::MemMb(_) => GpuShare::MemMb(0),
