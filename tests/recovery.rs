@@ -385,7 +385,13 @@ fn launcher_of(slotd: &Slotd) -> i32 {
 #[test]
 fn stopped_launcher_blocks_neither_jobs_nor_the_next_daemon() {
     let mut slotd = Slotd::start();
-    proc::signal(launcher_of(&slotd), proc::STOP);
+    let launcher = launcher_of(&slotd);
+    // Its idle watchers, too.
+    for process in proc::children(launcher).into_iter().chain([launcher]) {
+        proc::signal(process, proc::STOP);
+    }
+    slotd.wait_state(slotd.wrap(&[], "true"), "COMPLETED");
+    proc::signal(launcher, proc::STOP);
     let job = slotd.endless(&[]);
     slotd.wait_state(job, "RUNNING");
     slotd.line(&format!("scancel {job}")).ok();

@@ -371,6 +371,7 @@ impl Handler<StepNews> for RunnerActor {
                 if let Some(live) = self.steps.get_mut(&step) {
                     live.retry = None;
                 }
+                self.end_search_for_stopped(ctx);
                 let pids =
                     task_pids.into_iter().filter_map(|pid| u32::try_from(pid).ok()).collect();
                 self.setup.outputs.step_started.do_send(StepStarted { step: self.key(step), pids });

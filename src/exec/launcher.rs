@@ -109,7 +109,9 @@ impl Launcher {
         let count = stopped::resume(&self.root);
         *searched = Some(Instant::now());
         if count > 0 {
-            log::warn!("sent SIGCONT to {count} stopped processes of slotd, so that jobs can end");
+            log::warn!(
+                "sent SIGCONT to {count} stopped processes of slotd, so that jobs can start and end"
+            );
         }
     }
 

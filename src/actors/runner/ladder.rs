@@ -3,7 +3,7 @@
 //! Neither suspension, changes of the wall clock, sleep of the machine nor a daemon restart changes
 //! the limit.
 
-use super::RunnerActor;
+use super::{LiveStep, RunnerActor};
 use crate::actors::messages::{LimitReached, StepStopping};
 use actix::prelude::*;
 use slotd_exec::launch_spec::{SignalScope, StepCommand};
@@ -260,21 +260,35 @@ impl RunnerActor {
         self.watch_for_stopped(ctx);
     }
 
-    /// Sends SIGCONT to stopped watchers until the steps being stopped have ended: a stopped
-    /// watcher executes no commands. The daemon is not notified if a process that is not its child
-    /// is stopped.
-    fn watch_for_stopped(&mut self, ctx: &mut Context<Self>) {
+    /// Sends SIGCONT to stopped watchers until the launched steps have started and the steps being
+    /// stopped have ended: a stopped watcher executes no commands. The daemon is not notified if a
+    /// process that is not its child is stopped.
+    pub(super) fn watch_for_stopped(&mut self, ctx: &mut Context<Self>) {
         if self.ladder.stopped_timer.is_none() {
             self.search_for_stopped(STOPPED_CHECK, ctx);
         }
     }
 
+    /// Cancels the search for stopped watchers if no step needs it any more.
+    pub(super) fn end_search_for_stopped(&mut self, ctx: &mut Context<Self>) {
+        if !self.needs_watchers()
+            && let Some(timer) = self.ladder.stopped_timer.take()
+        {
+            ctx.cancel_future(timer);
+        }
+    }
+
+    /// Returns whether a step is starting or being stopped.
+    fn needs_watchers(&self) -> bool {
+        let is_in_between = |live: &LiveStep| live.retry.is_some() || live.stopped.is_some();
+        !self.steps.is_empty()
+            && (self.ladder.kill_timer.is_some() || self.steps.values().any(is_in_between))
+    }
+
     fn search_for_stopped(&mut self, after: Duration, ctx: &mut Context<Self>) {
         let timer = ctx.run_later(after, move |actor, ctx| {
             actor.ladder.stopped_timer = None;
-            let is_ending = actor.ladder.kill_timer.is_some()
-                || actor.steps.values().any(|live| live.stopped.is_some());
-            if is_ending && !actor.steps.is_empty() {
+            if actor.needs_watchers() {
                 let launcher = Arc::clone(&actor.setup.launcher);
                 let work = move || launcher.resume_stopped();
                 actix::spawn(aside::run("the search for stopped processes", aside::PATIENCE, work));

@@ -123,6 +123,7 @@ impl RunnerActor {
                     live.tries = tries;
                     live.retry = copies.ok().map(|fds| Box::new(Retry { spec, fds }));
                 }
+                self.watch_for_stopped(ctx);
             }
             Err(e) => self.launch_failed(step, &e, ctx),
         }
