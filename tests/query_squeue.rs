@@ -429,6 +429,15 @@ fn jobs_no_longer_in_memory_are_found_in_the_database() {
         assert_eq!(shown(words), line, "{words:?}");
     }
     assert_eq!(shown(&["-t", "F"]), "");
+    let array = slotd.wrap(&["-a", "1-3"], "true");
+    slotd.wait_array(array, 3);
+    forgotten(&slotd, array);
+    for (named, count) in [(array.to_string(), 3), (format!("{array}_2"), 1)] {
+        let both = format!("{job},{named}");
+        assert_eq!(shown(&["-j", &named]) + &shown(&["-j", &both]), "");
+        assert_eq!(shown(&["-t", "all", "-j", &named]).lines().count(), count);
+        assert_eq!(shown(&["-t", "all", "-j", &both]).lines().count(), count + 1);
+    }
     let out = slotd.line(&format!("scontrol show job {job}")).ok();
     assert!(out.stdout.contains("JobState=COMPLETED"), "{}", out.stdout);
     let pending = slotd.wrap(&["-H"], "true");

@@ -85,6 +85,10 @@ impl Session {
                 Err(e) => return Ok(refused(Refusal::Database(e.0))),
             }
             gone.retain(|id| live.binary_search(id).is_err());
+            let names_tasks = past.jobs.iter().any(|named| named.tasks.is_some());
+            if !query.wants_ended() && !names_tasks {
+                keep_proofs(&mut gone, &unknown);
+            }
         }
         let mut ids = [live.as_slice(), &gone].concat();
         ids.sort_unstable();
@@ -302,6 +306,15 @@ fn missing(query: &JobQuery, known: &[JobView]) -> Option<JobQuery> {
     let missing: Vec<JobRef> =
         query.jobs.iter().filter(|named| !is_there(named)).cloned().collect();
     (!missing.is_empty()).then(|| JobQuery::of(missing))
+}
+
+/// Keeps only the ended jobs that show that the named ones exist, if nothing else is wanted of
+/// them. The record with the ID of an array shows that the array exists. Keeps all if one is missing.
+fn keep_proofs(gone: &mut Vec<JobId>, named: &[JobId]) {
+    gone.sort_unstable();
+    if named.iter().all(|id| gone.binary_search(id).is_ok()) {
+        *gone = named.to_vec();
+    }
 }
 
 /// Adds jobs that the database returned. Skips unfinished ones, since the records in memory are
