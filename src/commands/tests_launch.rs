@@ -421,7 +421,7 @@ fn scancel_filters() {
     ]);
     let filter = got.query("n2").expect("a filter");
     assert_eq!(filter.users, ["root", "lab"]);
-    assert_eq!(filter.names, ["a", "b"]);
+    assert_eq!(filter.names, ["a,b"], "a job has one name");
     assert_eq!((filter.states, filter.on_node), (Some(vec![JobState::Pending]), true));
     assert_eq!(
         got.query("other").expect("a filter").states,
