@@ -111,7 +111,7 @@ impl Moment {
                 Some(part) if Some(number) == own => {
                     let limits = part.place.limits.less(std::iter::once(&started.place.limits));
                     let place = CpuSharing { limits, ..part.place.clone() };
-                    let left = less(&part.alloc.tres, &started.alloc.tres);
+                    let left = less(&part.alloc.tres, &held_alone(started));
                     keep(&mut self.spare, None, left, place, host)
                 }
                 Some(part) => {
@@ -155,6 +155,13 @@ fn keep(
         }
         None => Kept::All,
     }
+}
+
+/// Returns what a job holds of its reservation. CPUs that it shares do not count, since jobs outside
+/// the reservation may be on them, too.
+fn held_alone(part: &Part) -> Tres {
+    let cpus = if part.place.jobs_per_cpu > 1 { 0 } else { part.alloc.tres.cpus };
+    Tres { cpus, ..part.alloc.tres }
 }
 
 fn less(all: &Tres, used: &Tres) -> Tres {
@@ -247,7 +254,7 @@ fn keep_all(
         let licenses = reservation.licenses.as_deref().unwrap_or_default();
         let limits = LimitSet::of_licenses(licenses, &config.licenses)
             .less(own.clone().map(|part| &part.place.limits));
-        let used = own.fold(Tres::ZERO, |used, part| used.plus(&part.alloc.tres));
+        let used = own.fold(Tres::ZERO, |used, part| used.plus(&held_alone(part)));
         let all = match reservation.share {
             Share::Node => {
                 kept.push((number, Kept::All));
