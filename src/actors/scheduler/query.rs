@@ -47,10 +47,13 @@ impl Handler<QueryJobs> for SchedulerActor {
 
     fn handle(
         &mut self,
-        QueryJobs { query, mut ids, since }: QueryJobs,
+        QueryJobs { query, mut ids, again, since }: QueryJobs,
         _: &mut Self::Context,
     ) -> Self::Result {
         let now = self.now();
+        if again {
+            (ids, _) = self.core.records().find_some(&query, None, LOOKED_AT);
+        }
         // Nothing changes until this returns, so the whole answer is consistent as of now.
         let changed =
             since.map(|since| self.changed_since(&since, &query, &mut ids)).unwrap_or_default();

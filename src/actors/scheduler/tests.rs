@@ -398,7 +398,22 @@ async fn job_cancelled_before_its_start_is_durable_never_starts() {
 }
 
 fn of(query: JobQuery, id: JobId) -> QueryJobs {
-    QueryJobs { query: Arc::new(query), ids: vec![id], since: None }
+    QueryJobs { query: Arc::new(query), ids: vec![id], again: false, since: None }
+}
+
+#[actix_rt::test]
+async fn a_record_that_came_after_the_search_is_in_a_short_answer() {
+    let mut lab = Lab::new();
+    let job = lab.submit(|_| {});
+    lab.acknowledge().await;
+    let id = job.await.expect("an answer").expect("a job");
+    let query = JobQuery::of(vec![slotd_model::JobRef::job(id)]);
+    for again in [false, true] {
+        // The search was made before the submission.
+        let ask = QueryJobs { ids: Vec::new(), again, ..of(query.clone(), id) };
+        let jobs = lab.scheduler.send(ask).await.expect("an answer").jobs;
+        assert_eq!(jobs.iter().map(|job| job.id).collect::<Vec<_>>(), vec![id; again.into()]);
+    }
 }
 
 #[actix_rt::test]

@@ -76,7 +76,7 @@ impl Session {
         let query = Arc::new(query);
         // Registered before the first record is read.
         let mut feed = if query.one_moment { Some(self.changes().await?) } else { None };
-        let (live, unknown) = self.find(&query).await?;
+        let (live, unknown, at_once) = self.find(&query).await?;
         let mut gone = Vec::new();
         let past = self.past_query(&query, &live).await?.map(Arc::new);
         if let Some(past) = &past {
@@ -95,7 +95,8 @@ impl Session {
         let mut parts = ids.chunks(if query.brief { BRIEF_PART } else { PART });
         let mut reading = Reading { query, past, live, unknown };
         let first = parts.next().unwrap_or_default();
-        let mut list = reading.part(hub, first, None).await?;
+        let again = at_once && parts.len() == 0;
+        let mut list = reading.part(hub, first, again, None).await?;
         loop {
             let part = match list {
                 Ok(part) => part,
@@ -109,9 +110,9 @@ impl Session {
             let send = hub.answers.send(&self.socket, Answer::SomeJobs(part), Vec::new());
             let (sent, read) = match changes {
                 // It includes the changes until the client has read this part.
-                Some(changes) => (send.await, reading.part(hub, next, Some(changes)).await),
+                Some(changes) => (send.await, reading.part(hub, next, false, Some(changes)).await),
                 // Read it while this part is encoded and read by the client.
-                None => tokio::join!(send, reading.part(hub, next, None)),
+                None => tokio::join!(send, reading.part(hub, next, false, None)),
             };
             if sent.is_err() {
                 return Ok(None);
@@ -129,21 +130,22 @@ impl Session {
         Ok(feed)
     }
 
-    /// Returns the matching records in memory by ID, and the IDs named in the query that do not
-    /// exist.
+    /// Returns the matching records in memory by ID, the IDs named in the query that do not exist,
+    /// and whether one message was enough.
     async fn find(
         &self,
         query: &Arc<JobQuery>,
-    ) -> Result<(Vec<JobId>, Vec<JobId>), actix::MailboxError> {
+    ) -> Result<(Vec<JobId>, Vec<JobId>, bool), actix::MailboxError> {
         let scheduler = &self.hub.scheduler;
         let mut all = scheduler.send(FindJobs { query: Arc::clone(query), after: None }).await?;
+        let at_once = all.next.is_none();
         while let Some(after) = all.next {
             let more =
                 scheduler.send(FindJobs { query: Arc::clone(query), after: Some(after) }).await?;
             all.ids.extend(more.ids);
             all.next = more.next;
         }
-        Ok((all.ids, all.unknown))
+        Ok((all.ids, all.unknown, at_once))
     }
 
     /// Returns the query for the database: the named jobs that are not in memory, or those that
@@ -167,7 +169,7 @@ impl Session {
         // Named jobs are few. Their requests have the tasks of arrays.
         let ids = live.to_vec();
         let known = JobQuery { without_steps: true, without_paths: true, ..JobQuery::default() };
-        let known = QueryJobs { query: Arc::new(known), ids, since: None };
+        let known = QueryJobs { query: Arc::new(known), ids, again: false, since: None };
         Ok(missing(query, &self.hub.scheduler.send(known).await?.jobs))
     }
 
@@ -245,18 +247,19 @@ struct Reading {
 }
 
 impl Reading {
-    /// Reads the records with these IDs. `changes` is the feed since before the first part if this
+    /// Reads the records with these IDs, or with those that are found `again`. `changes` is the feed since before the first part if this
     /// is the last of several parts and has to repeat the records that changed.
     async fn part(
         &mut self,
         hub: &Hub,
         ids: &[JobId],
+        again: bool,
         changes: Option<Feed>,
     ) -> Result<Result<JobList, ReadError>, actix::MailboxError> {
         let (here, gone): (Vec<JobId>, Vec<JobId>) =
             ids.iter().partition(|id| self.live.binary_search(id).is_ok());
         let since = changes.map(|changes| Since { ids: self.live.clone(), changes });
-        let query = QueryJobs { query: Arc::clone(&self.query), ids: here, since };
+        let query = QueryJobs { query: Arc::clone(&self.query), ids: here, again, since };
         let mut list = hub.scheduler.send(query).await?;
         if let Some(past) = self.past.as_ref().filter(|_| !gone.is_empty()) {
             let query = PastJobs { query: Arc::clone(past), ids: gone };
