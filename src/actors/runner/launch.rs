@@ -123,7 +123,6 @@ impl RunnerActor {
                     live.tries = tries;
                     live.retry = copies.ok().map(|fds| Box::new(Retry { spec, fds }));
                 }
-                self.watch_for_stopped(ctx);
             }
             Err(e) => self.launch_failed(step, &e, ctx),
         }
@@ -170,8 +169,10 @@ impl RunnerActor {
         match adopt::inspect(&job_dir, step, self.run()) {
             Ok(Adoption::Running(handle)) => self.follow(step, handle, ctx),
             Ok(Adoption::Ended(record)) => self.step_over(step, *record, None, ctx),
-            // Somebody may have deleted its socket, so make sure that no process of it runs.
-            Ok(Adoption::NeverLaunched) if at_start => self.search(step, ctx),
+            Ok(Adoption::NeverLaunched) if at_start => {
+                let record = ExitRecord::gone(ExitCode::OK, (self.setup.clock)());
+                self.step_over(step, record, Some(EndCause::NeverLaunched), ctx);
+            }
             Ok(Adoption::NeverLaunched) => match self.steps.get_mut(&step) {
                 Some(LiveStep { retry, tries, .. }) if retry.is_some() && *tries < LAUNCH_TRIES => {
                     if let Some(again) = retry.take() {
@@ -199,72 +200,32 @@ impl RunnerActor {
         if let Some(cgroup) = &self.cgroup {
             cgroup.step(step).kill();
         }
-        self.kill_leftovers(step, ctx, move |runner, killed, ctx| {
-            runner.gone("its watcher died without a record", step, killed, ctx);
-        });
-    }
-
-    /// Ends a step that has neither a socket nor a record. If processes of it are found, it was
-    /// launched.
-    fn search(&mut self, step: StepId, ctx: &mut Context<Self>) {
-        self.kill_leftovers(step, ctx, move |runner, killed, ctx| match killed {
-            Ok(Leftovers { killed: 0, is_incomplete: false }) => {
-                let record = ExitRecord::gone(ExitCode::OK, (runner.setup.clock)());
-                runner.step_over(step, record, Some(EndCause::NeverLaunched), ctx);
-            }
-            killed => {
-                if let Some(cgroup) = &runner.cgroup {
-                    cgroup.step(step).kill();
-                }
-                runner.gone("its socket was deleted while it ran", step, killed, ctx);
-            }
-        });
-    }
-
-    /// Kills the processes of a step, and calls `then` with the result. The job does not end before
-    /// that.
-    fn kill_leftovers(
-        &mut self,
-        step: StepId,
-        ctx: &mut Context<Self>,
-        then: impl FnOnce(&mut Self, Result<Leftovers, String>, &mut Context<Self>) + 'static,
-    ) {
         self.lost.insert(step);
         let (key, paths) = (self.key(step), Arc::clone(&self.setup.paths));
         let start = self.job.as_ref().and_then(|job| job.run.start).unwrap_or_default();
         let work = move || adopt::kill_leftovers(paths.root(), key, start);
         let search = aside::run(format!("killing the processes of job {key}"), aside::LONG, work);
         ctx.spawn(search.into_actor(self).map(move |killed, runner, ctx| {
-            runner.lost.remove(&step);
-            then(runner, killed.map_err(|why| why.to_string()), ctx);
-        }));
-    }
-
-    /// Ends a step whose result is unknown, after its processes were killed.
-    fn gone(
-        &mut self,
-        what: &str,
-        step: StepId,
-        killed: Result<Leftovers, String>,
-        ctx: &mut Context<Self>,
-    ) {
-        let key = self.key(step);
-        match killed {
-            Ok(Leftovers { killed, is_incomplete: false }) => {
-                log::error!("job {key}: {what}; {killed} of its processes were killed")
+            match killed {
+                Ok(Leftovers { killed, is_incomplete: false }) => log::error!(
+                    "job {key}: its watcher died without a record; {killed} of its processes \
+                     were killed"
+                ),
+                Ok(Leftovers { killed, is_incomplete: true }) => log::error!(
+                    "job {key}: its watcher died without a record; {killed} of its processes \
+                     were killed, but they kept starting others, which may still be running"
+                ),
+                Err(why) => log::error!(
+                    "job {key}: its watcher died without a record, and some of its processes \
+                     may still be running: {why}"
+                ),
             }
-            Ok(Leftovers { killed, is_incomplete: true }) => log::error!(
-                "job {key}: {what}; {killed} of its processes were killed, but they kept \
-                 starting others, which may still be running"
-            ),
-            Err(why) => log::error!(
-                "job {key}: {what}, and some of its processes may still be running: {why}"
-            ),
-        }
-        // The real exit is unknown: report SIGKILL.
-        let killed = ExitCode::signal(libc::SIGKILL);
-        let record = ExitRecord::gone(killed, (self.setup.clock)());
-        self.step_over(step, record, Some(EndCause::RunnerLost), ctx);
+            runner.lost.remove(&step);
+            // The real exit is unknown: report SIGKILL.
+            let killed = ExitCode::signal(libc::SIGKILL);
+            let record = ExitRecord::gone(killed, (runner.setup.clock)());
+            runner.step_over(step, record, Some(EndCause::RunnerLost), ctx);
+        }));
     }
 
     pub(super) fn launch_job(&mut self, m: LaunchJob, ctx: &mut Context<Self>) {
