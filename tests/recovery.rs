@@ -334,7 +334,7 @@ fn job_whose_directory_was_removed_does_not_run_a_second_time() {
     };
     assert_eq!(slotd.processes().into_iter().filter(is_of_job).count(), 0);
     assert_eq!(slotd.read("runs"), "run\nrun\n");
-    assert!(slotd.log().contains("its socket was deleted while it ran"), "{}", slotd.log());
+    assert!(slotd.log().contains("its watcher died without a record"), "{}", slotd.log());
 }
 
 #[test]

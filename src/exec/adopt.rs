@@ -162,6 +162,14 @@ fn examine(pid: i32, root: &Path, marks: &[Vec<u8>]) -> Examined {
     }
 }
 
+/// Returns whether processes of a step run: those that [`kill_leftovers`] would kill. Reads the
+/// environment of every process once.
+pub fn has_processes(root: &Path, key: StepKey, start: Timestamp) -> bool {
+    let marks = marks(key, start);
+    let is_ours = |pid: i32| matches!(examine(pid, root, &marks), Examined::Ours(_));
+    proc::all_pids().into_iter().any(is_ours)
+}
+
 /// Kills the processes of a lost step: those of this user whose environment names this daemon's
 /// root, this job and the `start` of its launch (for a numbered step, also the step).
 ///

@@ -12,7 +12,7 @@ use slotd_exec::{
     Adoption, LaunchError, LaunchFault, LaunchSpec, StepHandle, adopt, host_fault, job_dirs,
 };
 use slotd_model::tres::Allocation;
-use slotd_model::{ExitCode, ExitRecord, StepId};
+use slotd_model::{ExitCode, ExitRecord, StepId, Timestamp};
 use slotd_sched::EndCause;
 use slotd_sys::{aside, break_point, clock};
 use std::os::fd::OwnedFd;
@@ -123,6 +123,7 @@ impl RunnerActor {
                     live.tries = tries;
                     live.retry = copies.ok().map(|fds| Box::new(Retry { spec, fds }));
                 }
+                self.watch_for_stopped(ctx);
             }
             Err(e) => self.launch_failed(step, &e, ctx),
         }
@@ -169,6 +170,10 @@ impl RunnerActor {
         match adopt::inspect(&job_dir, step, self.run()) {
             Ok(Adoption::Running(handle)) => self.follow(step, handle, ctx),
             Ok(Adoption::Ended(record)) => self.step_over(step, *record, None, ctx),
+            // Somebody has deleted its socket.
+            Ok(Adoption::NeverLaunched) if at_start && self.has_processes(step) => {
+                self.lost(step, ctx)
+            }
             Ok(Adoption::NeverLaunched) if at_start => {
                 let record = ExitRecord::gone(ExitCode::OK, (self.setup.clock)());
                 self.step_over(step, record, Some(EndCause::NeverLaunched), ctx);
@@ -196,13 +201,23 @@ impl RunnerActor {
         }
     }
 
+    fn start_of_run(&self) -> Timestamp {
+        self.job.as_ref().and_then(|job| job.run.start).unwrap_or_default()
+    }
+
+    /// Returns whether processes of a step run that has neither a socket nor a record. Reads the
+    /// environment of every process of the machine, so that a step does not run twice.
+    fn has_processes(&self, step: StepId) -> bool {
+        adopt::has_processes(self.setup.paths.root(), self.key(step), self.start_of_run())
+    }
+
     fn lost(&mut self, step: StepId, ctx: &mut Context<Self>) {
         if let Some(cgroup) = &self.cgroup {
             cgroup.step(step).kill();
         }
         self.lost.insert(step);
         let (key, paths) = (self.key(step), Arc::clone(&self.setup.paths));
-        let start = self.job.as_ref().and_then(|job| job.run.start).unwrap_or_default();
+        let start = self.start_of_run();
         let work = move || adopt::kill_leftovers(paths.root(), key, start);
         let search = aside::run(format!("killing the processes of job {key}"), aside::LONG, work);
         ctx.spawn(search.into_actor(self).map(move |killed, runner, ctx| {
