@@ -92,8 +92,8 @@ pub struct QueryJobs {
     pub query: Arc<JobQuery>,
     /// Some of the jobs found.
     pub ids: Vec<JobId>,
-    /// They are all that were found, in one search. It is repeated, because a task that has started
-    /// in the meantime has a record of its own.
+    /// Search again and read everything that is found: a task that has started since the first
+    /// search has a record of its own. Set if the whole answer is one part.
     pub again: bool,
     /// Set for the last part of an answer that must be consistent.
     pub since: Option<Since>,

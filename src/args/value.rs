@@ -156,7 +156,7 @@ pub fn names(text: &str) -> Result<Names, SpecError> {
 /// # Errors
 /// Never fails. It returns a `Result` because [`value`] expects one.
 pub fn one_name(text: &str) -> Result<Names, SpecError> {
-    Ok(Some(text.to_owned()).filter(|name| !name.is_empty()).into_iter().collect())
+    Ok(if text.is_empty() { Names::new() } else { vec![text.to_owned()] })
 }
 
 /// Expands a host list.

@@ -1,10 +1,11 @@
 //! Finds out what happened to the steps of an earlier daemon: they may be running, have ended in
 //! the meantime, or never have been launched.
 //!
-//! Two things keep a step from running twice. A watcher binds its socket in the job directory
+//! Three things keep a step from running twice. A watcher binds its socket in the job directory
 //! before the first task starts, never replaces an existing one, and removes it only after its exit
 //! record is in place. And a launch in progress holds the launcher's lock, so that after
-//! [`await_launches`] every launch has left its socket or record.
+//! [`await_launches`] every launch has left its socket or record. If somebody has deleted both,
+//! [`has_processes`] finds the processes that still have the environment of the step.
 
 use crate::job_files::{read_job, read_record};
 use crate::step_handle::{self, Identity, Opening, StepHandle};

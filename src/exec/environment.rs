@@ -395,8 +395,8 @@ pub fn of_array_task(env: Vec<u8>, role: &ArrayRole) -> Vec<u8> {
 
 /// Returns the variables that a submission from inside another job inherits but that would be wrong
 /// in the new job: the other job's array, step, rank, GPUs, account and reservation, and the socket
-/// of its step manager. `env` consists of `KEY=VALUE` entries, each terminated by a null byte. As in Slurm, values that were requested on a command
-/// line or set by hand (`SLURM_NTASKS`) are kept.
+/// of its step manager. `env` consists of `KEY=VALUE` entries, each terminated by a null byte. As
+/// in Slurm, values that were requested on a command line or set by hand (`SLURM_NTASKS`) are kept.
 pub fn stale_variables(env: &[u8]) -> Vec<String> {
     const PREFIXES: [&str; 2] = ["SLURM_ARRAY_", "SLURM_STEP"];
     const NAMES: [&str; 17] = [

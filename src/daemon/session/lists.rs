@@ -247,8 +247,9 @@ struct Reading {
 }
 
 impl Reading {
-    /// Reads the records with these IDs, or with those that are found `again`. `changes` is the feed since before the first part if this
-    /// is the last of several parts and has to repeat the records that changed.
+    /// Reads the records with these IDs, or those that a search `again` finds. `changes` is the
+    /// feed since before the first part if this is the last of several parts and has to repeat the
+    /// records that changed.
     async fn part(
         &mut self,
         hub: &Hub,

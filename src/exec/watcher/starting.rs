@@ -8,6 +8,7 @@ use crate::{LaunchError, pmi, runner_script};
 use nix::fcntl::OFlag;
 use slotd_model::StepId;
 use slotd_model::step_request::Mpi;
+use slotd_sys::socket::short_path;
 use slotd_sys::{clock, proc};
 use std::fs::File;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
@@ -89,7 +90,7 @@ impl Watcher {
         }
         if self.spec.write_runner {
             let text = runner_script::runner_script(&self.spec);
-            let _ = job_files::write_program(&self.spec.job_dir.join(job_files::RUNNER), &text);
+            let _ = job_files::write_program(&short_path(&self.dir, job_files::RUNNER), &text);
         }
         Ok(())
     }
