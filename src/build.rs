@@ -67,6 +67,10 @@ fn link_statically(archives: &[PathBuf]) -> io::Result<()> {
     // A fixed address needs no relocations at startup.
     println!("cargo:rustc-link-arg-bins=-static");
     println!("cargo:rustc-link-arg-bins=-no-pie");
+    // The program starts with the shortcut of sbatch, which needs no relocations either.
+    if env::var("CARGO_CFG_TARGET_ARCH").as_deref() == Ok("x86_64") {
+        println!("cargo:rustc-link-arg-bins=-Wl,-e,slotd_entry");
+    }
     // GNU ld and LLD accept the script. Other linkers may not, so the user must not have chosen one.
     let chosen = env::var("CARGO_ENCODED_RUSTFLAGS").unwrap_or_default();
     let is_chosen = env::var_os("RUSTC_LINKER").is_some()

@@ -6,7 +6,7 @@
 //!
 //! # Layers
 //!
-//! Each folder of `src` is a layer. Those from `model` to `exec` are crates (`slotd_model`), and
+//! Each folder of `src` is a layer. Those from `model` to `shortcut` are crates (`slotd_model`), and
 //! their `Cargo.toml` says which others they may use. The rest are modules of this crate;
 //! `tests/it/architecture.rs` defines which layers each of them may use, and checks the source.
 //! Pure layers only compute: they use no files, processes, sockets, environment variables or
@@ -27,6 +27,7 @@
 //! | `store` | the database: migrations, rows, commits, queries of the history | |
 //! | `sys` | this machine: /proc, clocks, users, paths, CPUs, memory, GPUs, sockets with descriptors | |
 //! | `exec` | starting, watching and stopping processes; job directory, environment, cgroup, binding, output | |
+//! | `shortcut` | submits plain jobs before the C library of `sbatch` has started | |
 //! | `tui` | `slotd top`: its state, its key bindings, how it is drawn | yes |
 //! | `live` | the queue as a watching client holds it, and its requests after each change | yes |
 //! | `actors` | shells around `sched`, `store` and `exec`, which translate messages, call them and carry out effects | |

@@ -7,8 +7,8 @@
 use crate::args::job_values::Limits;
 use slotd_model::Timestamp;
 use slotd_model::binding::CPU_BIND_VARIABLES;
+use slotd_model::late::Late;
 use slotd_model::rlimits::{Rlimit, Rlimits};
-use std::cell::LazyCell;
 use std::ffi::{OsStr, OsString};
 use std::path::{Component, Path, PathBuf};
 use std::rc::Rc;
@@ -24,26 +24,26 @@ pub struct Account {
 
 #[derive(Debug)]
 pub struct Origin {
-    pub cwd: LazyCell<PathBuf>,
-    pub user: LazyCell<String>,
+    pub cwd: Late<PathBuf>,
+    pub user: Late<String>,
     pub uid: u32,
-    pub group: LazyCell<String>,
+    pub group: Late<String>,
     pub gid: u32,
     /// Looks up another user by name or number. Only root's `--uid` needs this.
     pub account: fn(&str) -> Option<Account>,
     /// The user's home directory.
-    pub home: LazyCell<String>,
+    pub home: Late<String>,
     /// The user's login shell.
-    pub shell: LazyCell<String>,
+    pub shell: Late<String>,
     /// The short host name.
     pub host: String,
     /// The environment, in its original order. Values may not be valid UTF-8.
     pub env: Vec<(OsString, OsString)>,
-    pub umask: LazyCell<u32>,
+    pub umask: Late<u32>,
     /// The resource limits of this process, by their `--propagate` names.
-    pub limits: LazyCell<Vec<(&'static str, Rlimit)>>,
+    pub limits: Late<Vec<(&'static str, Rlimit)>>,
     pub now: Timestamp,
-    pub tz: Rc<LazyCell<jiff::tz::TimeZone>>,
+    pub tz: Rc<Late<jiff::tz::TimeZone>>,
 }
 
 impl Origin {
@@ -98,28 +98,29 @@ impl Origin {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
+    use slotd_model::late::late;
 
     /// The user `lab` in `/work`, at 2026-11-20T12:00:00 UTC.
     pub(crate) fn lab(env: &[(&str, &str)]) -> Origin {
         Origin {
-            cwd: LazyCell::new(|| PathBuf::from("/work")),
-            user: LazyCell::new(|| "lab".into()),
+            cwd: late(|| PathBuf::from("/work")),
+            user: late(|| "lab".into()),
             uid: 1001,
-            group: LazyCell::new(|| "lab".into()),
+            group: late(|| "lab".into()),
             gid: 1001,
             account: |name| {
                 let known =
                     Account { user: "alice".into(), uid: 1002, group: "users".into(), gid: 100 };
                 [known.user.as_str(), "1002"].contains(&name).then_some(known)
             },
-            home: LazyCell::new(|| "/home/lab".into()),
-            shell: LazyCell::new(|| "/bin/bash".into()),
+            home: late(|| "/home/lab".into()),
+            shell: late(|| "/bin/bash".into()),
             host: "vm".into(),
             env: env.iter().map(|(k, v)| (OsString::from(k), OsString::from(v))).collect(),
-            umask: LazyCell::new(|| 0o022),
-            limits: LazyCell::new(|| vec![("CORE", Rlimit { resource: 4, soft: 0, hard: 9 })]),
+            umask: late(|| 0o022),
+            limits: late(|| vec![("CORE", Rlimit { resource: 4, soft: 0, hard: 9 })]),
             now: Timestamp::from_secs(1_795_176_000),
-            tz: Rc::new(LazyCell::new(|| jiff::tz::TimeZone::UTC)),
+            tz: Rc::new(late(|| jiff::tz::TimeZone::UTC)),
         }
     }
 

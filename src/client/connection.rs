@@ -331,7 +331,8 @@ pub fn reopen(paths: &Paths, timeout: Option<Duration>) -> Result<Connection, Cl
 
 /// Submits a job. If the daemon stops before it answers, waits for the next one and submits again.
 /// The daemon identifies a submission by the submitting process, so that it counts only once.
-/// `lost` is called when the daemon stops.
+/// `lost` is called when the daemon stops. If the submission is a repeated one, the daemon may have
+/// stopped already.
 ///
 /// # Errors
 /// Fails if no daemon is running or it is not back in time.
@@ -341,7 +342,11 @@ pub fn submit(
     raw: &[u8],
     lost: &mut dyn FnMut(),
 ) -> Result<(Connection, Answer), ClientError> {
-    let mut conn = Connection::open(paths)?;
+    let mut conn = if submission.again {
+        reopen(paths, Some(RECONNECT_TIMEOUT))?
+    } else {
+        Connection::open(paths)?
+    };
     let mut lost_at: Option<Instant> = None;
     loop {
         let error = match conn.ask(&Request::Submit(Box::new(submission.clone())), raw) {

@@ -45,6 +45,9 @@ enum Kind {
     Stays,
 }
 
+/// The variables that name clusters for sbatch, in order of precedence.
+const SBATCH_VARIABLES: [&str; 2] = ["SLURM_CLUSTERS", "SBATCH_CLUSTERS"];
+
 /// A command that takes `-M`, and its variables in order of precedence. sacct has none.
 const KINDS: [(&str, Kind, &[&str]); 10] = [
     ("squeue", Kind::Lists, &["SLURM_CLUSTERS"]),
@@ -54,7 +57,7 @@ const KINDS: [(&str, Kind, &[&str]); 10] = [
     ("scontrol", Kind::One, &["SLURM_CLUSTERS"]),
     ("sprio", Kind::One, &["SLURM_CLUSTERS"]),
     ("sdiag", Kind::One, &["SLURM_CLUSTERS"]),
-    ("sbatch", Kind::Submits, &["SLURM_CLUSTERS", "SBATCH_CLUSTERS"]),
+    ("sbatch", Kind::Submits, &SBATCH_VARIABLES),
     ("salloc", Kind::Stays, &["SLURM_CLUSTERS", "SALLOC_CLUSTERS"]),
     ("srun", Kind::Stays, &["SLURM_CLUSTERS"]),
 ];
@@ -99,6 +102,12 @@ pub fn run(entry: &Entry, args: &[OsString]) -> Option<Done> {
     named.run().transpose()
 }
 
+/// Returns whether an sbatch command line may name clusters. `is_set` returns whether a variable is
+/// set.
+pub fn may_be_named(args: &[OsString], is_set: impl Fn(&str) -> bool) -> bool {
+    SBATCH_VARIABLES.iter().any(|name| is_set(name)) || args.iter().skip(1).any(may_name_clusters)
+}
+
 /// Runs sbatch on the clusters that a directive of its script names. Returns `None` if there is no
 /// such directive.
 pub fn run_directive(entry: &Entry, args: &[OsString], script: &[u8]) -> Option<Done> {
@@ -108,8 +117,8 @@ pub fn run_directive(entry: &Entry, args: &[OsString], script: &[u8]) -> Option<
     let words = words?;
     let left = take_out(entry, &words, &["clusters"]).ok()?;
     // A directive has the lowest precedence.
-    let variables = ["SLURM_CLUSTERS", "SBATCH_CLUSTERS"];
-    if left.has("clusters") || variables.iter().any(|name| std::env::var_os(name).is_some()) {
+    if left.has("clusters") || SBATCH_VARIABLES.iter().any(|name| std::env::var_os(name).is_some())
+    {
         return None;
     }
     let named = Named { entry, kind: Kind::Submits, words, left, list, by: By::Script };

@@ -7,7 +7,7 @@
 
 use crate::args::error::{CliError, Mark};
 use crate::client::connection::Connection;
-use crate::commands::Done;
+use crate::commands::{Done, plain};
 use crate::daemon::detached::{self, DetachedError};
 use crate::daemon::{self, Environment, SETTINGS, Sources, VERSION_KEY, check_settings};
 use slotd_parse::env_file::EnvFile;
@@ -165,7 +165,7 @@ fn serve(args: &DaemonArgs) -> Done {
         Ok(sources) => super::paths_of(sources.at_start().get(OsStr::new("SLOTD_ROOT")).cloned())?,
         Err(_) => super::paths()?,
     };
-    daemon::run(root.root().to_owned(), sources)
+    daemon::run(root.root().to_owned(), sources, plain::parse)
         .map_err(|e| CliError::error(e.exit_code().into(), e.to_string()))?;
     Ok(0)
 }

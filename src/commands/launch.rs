@@ -16,6 +16,7 @@ use slotd_model::{ExitCode, JobId, JobRequest, StepId, Timestamp};
 use slotd_protocol::answer::Answer;
 use slotd_protocol::request::{Request, Submit};
 use slotd_render::time;
+use slotd_shortcut::Attempt;
 use slotd_sys::paths::Paths;
 use slotd_sys::{clock, proc, system, user, work_tree};
 use std::ffi::CStr;
@@ -66,6 +67,11 @@ pub fn hand_in(
             "{command}: the daemon stopped before it answered: waiting for it to come back\n"
         ));
     };
+    let attempt = slotd_shortcut::attempt();
+    submission.again = attempt != Attempt::None;
+    if attempt == Attempt::Lost {
+        lost();
+    }
     submit(paths, submission, raw, &mut lost).map_err(|error| match error {
         error @ ClientError::NoDaemon { .. } if was_lost => CliError::from(error).and(
             Mark::Error,

@@ -10,6 +10,7 @@ use crate::client::connection::{ClientError, Connection};
 use crate::commands::pages::texts::Page;
 use crate::daemon::CGROUP_KEY;
 use nix::sys::signal::SigHandler;
+use slotd_model::late::late;
 use slotd_model::license::LicenseFault;
 use slotd_model::view::{JobList, JobView, NodeView};
 use slotd_model::{Reason, Refusal, StepKey};
@@ -18,7 +19,6 @@ use slotd_protocol::answer::{Answer, Outcome};
 use slotd_protocol::request::Request;
 use slotd_sys::paths::Paths;
 use slotd_sys::{guard, limits, memory, proc, start, system, user};
-use std::cell::LazyCell;
 use std::ffi::OsString;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -44,6 +44,7 @@ mod needless;
 mod output;
 pub mod pages;
 mod pids;
+mod plain;
 mod report;
 mod retry;
 mod run;
@@ -256,20 +257,20 @@ fn root_of(root: Option<OsString>, home: Option<OsString>) -> Option<PathBuf> {
 pub fn origin() -> Origin {
     let (uid, gid) = user::current();
     Origin {
-        cwd: LazyCell::new(working_directory),
-        user: LazyCell::new(|| user::user_name(user::current().0)),
+        cwd: late(working_directory),
+        user: late(|| user::user_name(user::current().0)),
         uid,
-        group: LazyCell::new(|| user::group_name(user::current().1)),
+        group: late(|| user::group_name(user::current().1)),
         gid,
         account,
-        home: LazyCell::new(|| user::home_and_shell(user::current().0).0),
-        shell: LazyCell::new(|| user::home_and_shell(user::current().0).1),
+        home: late(|| user::home_and_shell(user::current().0).0),
+        shell: late(|| user::home_and_shell(user::current().0).1),
         host: system::probe_host_name(),
         env: std::env::vars_os().collect(),
-        umask: LazyCell::new(proc::umask),
-        limits: LazyCell::new(limits::propagated),
+        umask: late(proc::umask),
+        limits: late(limits::propagated),
         now: now(),
-        tz: Rc::new(LazyCell::new(slotd_sys::zone::local)),
+        tz: Rc::new(late(slotd_sys::zone::local)),
     }
 }
 

@@ -487,18 +487,18 @@ fn submit(mut sbatch: Sbatch, origin: &Origin) -> Done {
             if !quiet && asks_memory && io::stderr().is_terminal() {
                 note_memory_limits(&paths);
             }
-            let number = match (sbatch.job.clusters.flatten(), sbatch.parsable) {
+            let text = match (sbatch.job.clusters.flatten(), sbatch.parsable) {
                 _ if quiet => String::new(),
-                (None, true) => format!("{job}\n"),
+                (None, true) => number(job),
                 (Some(cluster), true) => format!("{job};{cluster}\n"),
-                (None, false) => format!("Submitted batch job {job}\n"),
+                (None, false) => sentence(job),
                 (Some(cluster), false) => {
                     format!("Submitted batch job {job} on cluster {cluster}\n")
                 }
             };
             // The job exists, even if its ID cannot be printed.
             let printed =
-                print(&number).map_err(|e| e.and(Mark::Error, format!("job {job} was submitted")));
+                print(&text).map_err(|e| e.and(Mark::Error, format!("job {job} was submitted")));
             if !sbatch.wait {
                 return printed;
             }
@@ -510,6 +510,16 @@ fn submit(mut sbatch: Sbatch, origin: &Origin) -> Done {
         }
         other => Err(unexpected(&other)),
     }
+}
+
+/// Returns what is printed for a submitted job with `--parsable`.
+pub(super) fn number(job: JobId) -> String {
+    format!("{job}\n")
+}
+
+/// Returns what is printed for a submitted job.
+pub(super) fn sentence(job: JobId) -> String {
+    format!("Submitted batch job {job}\n")
 }
 
 /// Prints, once per root, that nothing enforces `--mem` here.

@@ -3,6 +3,7 @@
 mod alarm;
 mod answers;
 mod client_watch;
+pub mod command_line;
 mod core_config;
 pub mod database;
 pub mod detached;

@@ -7,6 +7,7 @@
 
 use crate::actors::messages::ProbeGpus;
 use crate::actors::{GpuInventoryActor, Readers};
+use crate::daemon::command_line::ParseSbatch;
 use crate::daemon::core_config::{self, core_config};
 use crate::daemon::detached;
 use crate::daemon::error::{DaemonError, failed, unusable};
@@ -40,16 +41,20 @@ use std::time::Duration;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::timeout;
 
-/// Runs the daemon of `root` until SIGTERM or SIGINT.
+/// Runs the daemon of `root` until SIGTERM or SIGINT. `parser` parses plain sbatch command lines.
 ///
 /// # Errors
 /// Fails if the daemon cannot start.
-pub fn run(root: PathBuf, sources: Result<Sources, SourcesError>) -> Result<(), DaemonError> {
+pub fn run(
+    root: PathBuf,
+    sources: Result<Sources, SourcesError>,
+    parser: ParseSbatch,
+) -> Result<(), DaemonError> {
     memory::return_large();
     let handed = listener::handed_over(&Paths::new(&root));
     // If the start fails, waiting clients must get the reason.
     let waiting = handed.as_ref().and_then(|listener| listener.try_clone().ok());
-    let ended = start(root, sources, handed);
+    let ended = start(root, sources, parser, handed);
     if let (Err(error), Some(listener)) = (&ended, waiting) {
         listener::turn_all_away(&listener, &error.to_string());
     }
@@ -59,6 +64,7 @@ pub fn run(root: PathBuf, sources: Result<Sources, SourcesError>) -> Result<(), 
 fn start(
     root: PathBuf,
     sources: Result<Sources, SourcesError>,
+    parser: ParseSbatch,
     handed: Option<UnixListener>,
 ) -> Result<(), DaemonError> {
     let sources = sources?;
@@ -95,8 +101,8 @@ fn start(
     slice::shorten();
     let ended = System::with_tokio_rt(|| runtime).block_on(async {
         let kill_wait = settings.kill_wait;
-        let hub = serve(Opened { settings, sources, store, readers, last_commit }, &paths, handed)
-            .await?;
+        let opened = Opened { settings, sources, parser, store, readers, last_commit };
+        let hub = serve(opened, &paths, handed).await?;
         if shutdown::is_under_way(&env).await {
             shutdown::end_jobs(&hub.scheduler, kill_wait).await;
         }
@@ -127,6 +133,7 @@ fn runtime() -> io::Result<tokio::runtime::Runtime> {
 struct Opened {
     settings: Settings,
     sources: Sources,
+    parser: ParseSbatch,
     store: Store,
     readers: Vec<Reader>,
     last_commit: Option<Timestamp>,
@@ -159,7 +166,7 @@ async fn serve_at(
     opened: Opened,
     paths: &Paths,
 ) -> Result<Rc<Hub>, DaemonError> {
-    let Opened { settings, sources, mut store, readers, last_commit } = opened;
+    let Opened { settings, sources, parser, mut store, readers, last_commit } = opened;
     let launcher = Launcher::start(paths.root()).map_err(failed("cannot start the launcher"))?;
     raise_descriptor_limit();
     // With a handler, a write beyond a file size limit (setrlimit(2)) fails like one to a full
@@ -180,6 +187,7 @@ async fn serve_at(
     let parts = Parts {
         settings,
         sources,
+        parser,
         paths: paths.clone(),
         launcher,
         mark,

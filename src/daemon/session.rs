@@ -8,6 +8,7 @@ use crate::actors::messages::*;
 use crate::actors::news::NewsSender;
 use crate::actors::{GpuInventoryActor, Readers, SchedulerActor, StoreActor};
 use crate::daemon::answers::{Answers, Reply};
+use crate::daemon::command_line::ParseSbatch;
 use crate::daemon::history::History;
 use crate::daemon::host_watch::HostWatch;
 use crate::daemon::machine_watch::MachineWatch;
@@ -40,6 +41,7 @@ use tokio::time::timeout;
 mod changes;
 mod crontab;
 mod lists;
+mod sbatch;
 mod site;
 mod source;
 mod submit;
@@ -58,6 +60,7 @@ pub struct Hub {
     pub config: RefCell<Vec<(String, String)>>,
     pub settings: Arc<Settings>,
     pub sources: Arc<Sources>,
+    pub parser: ParseSbatch,
     pub clock: fn() -> Timestamp,
     /// Identifies requests for steps while they wait.
     pub next_ticket: Cell<u64>,
@@ -224,7 +227,10 @@ impl Session {
         let kind = request.message_type();
         let began = Instant::now();
         let reply = self.carry_out(request, frame.raw, fds).await;
-        self.hub.requests.count(kind, self.uid, began.elapsed());
+        // Those that are not answered here come again.
+        if !matches!(reply, Ok(Some((Answer::ScriptWanted | Answer::NotPlain, _)))) {
+            self.hub.requests.count(kind, self.uid, began.elapsed());
+        }
         reply.unwrap_or_else(|_| refused(Refusal::ShuttingDown))
     }
 
@@ -235,7 +241,8 @@ impl Session {
                 version: env!("CARGO_PKG_VERSION").to_owned(),
                 pid: std::process::id(),
             }),
-            Request::Submit(submit) => return self.submit(*submit, raw).await,
+            Request::Submit(submit) => return self.submit(*submit, raw, None).await,
+            Request::Sbatch(ask) => return self.sbatch(ask, raw).await,
             Request::SubmitMany(many) => return self.submit_many(many, raw).await,
             Request::Crontab => return self.crontab().await,
             Request::InstallCrontab(crontab) => return self.install_crontab(crontab, raw).await,

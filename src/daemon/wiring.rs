@@ -20,6 +20,7 @@ use crate::actors::{
     GpuInventoryActor, NotifierActor, ReaderActor, Readers, SchedulerActor, StoreActor,
 };
 use crate::daemon::answers::Answers;
+use crate::daemon::command_line::ParseSbatch;
 use crate::daemon::core_config;
 use crate::daemon::history::{self, History, Keep};
 use crate::daemon::host_watch::HostWatch;
@@ -55,6 +56,7 @@ use tokio::sync::{Semaphore, watch};
 pub struct Parts {
     pub settings: Settings,
     pub sources: Sources,
+    pub parser: ParseSbatch,
     pub paths: Paths,
     pub launcher: Launcher,
     pub mark: LaunchMark,
@@ -71,6 +73,7 @@ pub fn start(parts: Parts) -> Hub {
     let Parts {
         settings,
         sources,
+        parser,
         paths,
         launcher,
         mark,
@@ -146,6 +149,7 @@ pub fn start(parts: Parts) -> Hub {
         config: RefCell::new(shown),
         settings: Arc::new(settings),
         sources: Arc::new(sources),
+        parser,
         clock: clock::now,
         next_ticket: Cell::new(1),
         connections: Cell::new(0),

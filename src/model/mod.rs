@@ -28,6 +28,7 @@ pub mod host_use;
 pub mod hostlist;
 pub mod ids;
 pub mod job;
+pub mod late;
 pub mod license;
 pub mod limit;
 pub mod mail;

@@ -21,6 +21,13 @@ pub enum Answer {
     Submitted {
         job: JobId,
     },
+    /// The job of a plain `sbatch` was submitted. The raw part is what `sbatch` prints.
+    Printed,
+    /// The job of a plain `sbatch` was not submitted, because the script is needed. The raw part is
+    /// its path, with a final zero byte.
+    ScriptWanted,
+    /// The command line is not plain: nothing was submitted, and `sbatch` has to parse it.
+    NotPlain,
     /// In the order of the submitted jobs.
     SubmittedMany(Vec<Result<JobId, Refusal>>),
     /// The raw part is the text, in which the entries that were cancelled are commented out.

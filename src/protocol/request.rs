@@ -13,7 +13,7 @@ use slotd_model::{JobId, JobRef, JobRequest, Step, StepId, StepRequest, Timestam
 use std::path::PathBuf;
 
 /// A request. The raw part of its frame is empty except for [`Request::Submit`],
-/// [`Request::SubmitMany`], [`Request::InstallCrontab`] and [`Request::LaunchStep`].
+/// [`Request::Sbatch`], [`Request::SubmitMany`], [`Request::InstallCrontab`] and [`Request::LaunchStep`].
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub enum Request {
     /// Check whether the daemon is running. Answered by `Pong`.
@@ -21,6 +21,10 @@ pub enum Request {
     /// Submit a job. Raw part: the script (`script_len` bytes), then the environment (`KEY=VALUE\0`
     /// entries).
     Submit(Box<Submit>),
+    /// Submit the job of a plain `sbatch` command line, which the daemon parses. Raw part: the
+    /// words of the command line and the environment, each with a final zero byte, then the path of
+    /// the working directory, then the script. Answered by `Printed`, `ScriptWanted` or `NotPlain`.
+    Sbatch(PlainSbatch),
     /// Submit many batch jobs. Raw part: the environment that they share (`env_len` bytes), then
     /// their scripts in the same order.
     SubmitMany(SubmitMany),
@@ -175,7 +179,7 @@ impl Request {
             Request::Ping => ("REQUEST_PING", 1008),
             Request::Submit(submit) if submit.test_only => ("REQUEST_JOB_WILL_RUN", 4012),
             Request::Submit(submit) if submit.client.holds => ("REQUEST_RESOURCE_ALLOCATION", 4001),
-            Request::Submit(_) => ("REQUEST_SUBMIT_BATCH_JOB", 4003),
+            Request::Submit(_) | Request::Sbatch(_) => ("REQUEST_SUBMIT_BATCH_JOB", 4003),
             Request::SubmitMany(_) => ("REQUEST_SUBMIT_BATCH_JOBS", 9007),
             Request::Crontab => ("REQUEST_CRONTAB", 2200),
             Request::InstallCrontab(_) | Request::RemoveCrontab => ("REQUEST_UPDATE_CRONTAB", 2202),
@@ -249,6 +253,21 @@ pub struct Submit {
     /// request was carried out, only the answer is repeated.
     #[serde(default)]
     pub again: bool,
+}
+
+/// A plain `sbatch` command line, and facts about its process that the daemon cannot read.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct PlainSbatch {
+    /// The number of words of the command line, including the name of the program.
+    pub args: usize,
+    pub words_len: usize,
+    pub dir_len: usize,
+    /// 0 until the daemon has asked for the script.
+    pub script_len: usize,
+    pub pid: u32,
+    pub umask: u32,
+    /// Standard error is a terminal.
+    pub is_on_terminal: bool,
 }
 
 /// Jobs submitted by one process. Each is accepted or refused separately.

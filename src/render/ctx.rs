@@ -5,7 +5,8 @@ use crate::size::Units;
 use crate::time::TimeFormat;
 use jiff::tz::TimeZone;
 use slotd_model::Timestamp;
-use std::cell::LazyCell;
+use slotd_model::late::Late;
+
 use std::rc::Rc;
 
 /// The version shown to Slurm's own clients and to parsers: the Slurm release whose output slotd
@@ -28,7 +29,7 @@ pub struct Ctx {
     /// The daemon's clock when it answered.
     pub now: Timestamp,
     /// The user's time zone, looked up only when a time is printed.
-    pub tz: Rc<LazyCell<TimeZone>>,
+    pub tz: Rc<Late<TimeZone>>,
     /// `SLURM_TIME_FORMAT`.
     pub time_format: TimeFormat,
     /// The short host name: the name of the one node.
@@ -58,7 +59,7 @@ pub struct Screen {
 
 impl Ctx {
     /// Returns the standard settings for a time, a time zone and a host.
-    pub fn new(now: Timestamp, tz: Rc<LazyCell<TimeZone>>, node: &str) -> Self {
+    pub fn new(now: Timestamp, tz: Rc<Late<TimeZone>>, node: &str) -> Self {
         Ctx {
             now,
             tz,

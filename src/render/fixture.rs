@@ -3,6 +3,7 @@
 use crate::Ctx;
 use jiff::tz::TimeZone;
 use slotd_model::gpu::Gpu;
+use slotd_model::late::late;
 use slotd_model::partition::Host;
 use slotd_model::request::{JobKind, MemRequest};
 use slotd_model::run::RunState;
@@ -13,7 +14,6 @@ use slotd_model::{
     ArrayRole, End, ExitCode, Job, JobId, JobRequest, JobState, Partition, Reason, Step, StepId,
     TaskSet, Timestamp, Tres,
 };
-use std::cell::LazyCell;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -29,7 +29,7 @@ pub fn at(secs_before_now: i64) -> Timestamp {
 }
 
 pub fn ctx() -> Ctx {
-    Ctx::new(now(), Rc::new(LazyCell::new(|| TimeZone::UTC)), "vm")
+    Ctx::new(now(), Rc::new(late(|| TimeZone::UTC)), "vm")
 }
 
 /// A pending job of user lab (1001) in partition cpu, submitted 4 s ago, with one CPU and 100 MB

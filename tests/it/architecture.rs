@@ -12,8 +12,9 @@ use std::path::{Path, PathBuf};
 
 /// The layers that are crates, with their own `Cargo.toml`. Cargo checks which crates each of them
 /// may use.
-const CRATES: [&str; 9] =
-    ["model", "parse", "sched", "stepmgr", "render", "protocol", "store", "sys", "exec"];
+const CRATES: [&str; 10] = [
+    "model", "parse", "sched", "stepmgr", "render", "protocol", "store", "sys", "exec", "shortcut",
+];
 
 /// A layer of the program's own crate, and the other layers that it may use.
 const LAYERS: [(&str, &[&str]); 9] = [
@@ -30,12 +31,12 @@ const LAYERS: [(&str, &[&str]); 9] = [
     // args: how command lines are split, and how their errors look.
     ("clusters", &["model", "args", "parse", "sys"]),
     // "daemon" and "exec": the same binary is also the daemon and its launcher, and a client sends
-    // the daemon the identity of its process.
+    // the daemon the identity of its process. "shortcut": it runs before the commands.
     (
         "commands",
         &[
             "model", "args", "client", "clusters", "parse", "render", "protocol", "sys", "daemon",
-            "exec", "stepmgr", "stepmgrd", "tui", "live",
+            "exec", "stepmgr", "stepmgrd", "tui", "live", "shortcut",
         ],
     ),
 ];

@@ -31,8 +31,8 @@ fn simple_commands_are_cheap() {
         (&["squeue", "-j", &shown], 38),
         (&["scontrol", "show", "job", &shown], 38),
         (&["scancel"], 38),
-        // Two calls for each parent of the working directory, to find a git work tree.
-        (&["sbatch", "-H", "--wrap", "true"], 84),
+        // One call for each parent of the working directory, to find a git work tree.
+        (&["sbatch", "-H", "--wrap", "true"], 28),
     ] {
         // The first run can find pages outside of the page cache.
         let mut costs = Vec::new();

@@ -106,8 +106,9 @@ impl Frame {
 fn a_submission_with_a_lost_response_is_queued_once() {
     let slotd = Slotd::start();
     let proxy = Proxy::start(&slotd);
-    let mut sbatch = slotd.command("sbatch");
-    sbatch.args(["-H", "--wrap", "true"]);
+    // The daemon takes a shortcut only from the process itself.
+    let mut sbatch = slotd.command("slotd");
+    sbatch.args(["sbatch", "-H", "--wrap", "true"]);
     let sbatch = slotd.spawn(sbatch);
     let client = proxy.accept();
     let request = Frame::receive(&client);
@@ -138,8 +139,8 @@ fn completions_do_not_wait_for_a_daemon_that_hangs() {
 fn a_submission_that_loses_its_response_twice_is_queued_once() {
     let mut slotd = Slotd::start();
     let mut proxy = Some(Proxy::start(&slotd));
-    let mut sbatch = slotd.command("sbatch");
-    sbatch.args(["-a", "0-3", "--wrap", "true"]);
+    let mut sbatch = slotd.command("slotd");
+    sbatch.args(["sbatch", "-a", "0-3", "--wrap", "true"]);
     let sbatch = slotd.spawn(sbatch);
     for is_last in [false, true] {
         let current = proxy.take().expect("a proxy for this round");

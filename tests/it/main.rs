@@ -82,6 +82,7 @@ mod sbatch_options;
 #[path = "../scheduling.rs"]
 mod scheduling;
 mod scrontab;
+mod shortcut;
 mod sick_disk;
 mod sick_host;
 #[path = "../sinfo.rs"]

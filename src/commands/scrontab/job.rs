@@ -8,11 +8,11 @@ use crate::args::submit::Submission;
 use crate::commands::sbatch::{APPLET, Sbatch};
 use slotd_model::JobRequest;
 use slotd_model::change::LaunchTexts;
+use slotd_model::late::late;
 use slotd_model::request::JobKind;
 use slotd_parse::crontab::Entry;
 use slotd_parse::script_tasks::script_tasks;
 use slotd_sys::user;
-use std::cell::LazyCell;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
@@ -33,7 +33,7 @@ const NOT_HERE: [&str; 10] = [
 /// Returns the origin of the jobs: as after a login, and not as where scrontab was called.
 pub(super) fn login(origin: Origin) -> Origin {
     let home = || PathBuf::from(user::home_and_shell(user::current().0).0);
-    let mut origin = Origin { cwd: LazyCell::new(home), ..origin };
+    let mut origin = Origin { cwd: late(home), ..origin };
     origin.env.retain(|(name, _)| job_env::is_basic(name));
     origin
 }

@@ -3,6 +3,7 @@
 use super::{Replied, Session, plain, refused};
 use crate::actors::messages::*;
 use crate::daemon::answers::Reply;
+use crate::daemon::command_line::Printed;
 use slotd_exec::snapshots;
 use slotd_model::change::LaunchTexts;
 use slotd_model::job::Client;
@@ -27,6 +28,14 @@ pub(super) fn too_short() -> Option<Reply> {
     ))
 }
 
+/// Returns the answer for a submitted job.
+fn submitted(job: JobId, printed: Option<Printed>) -> Reply {
+    match printed {
+        Some(text) => (Answer::Printed, text(job).into_bytes()),
+        None => (Answer::Submitted { job }, Vec::new()),
+    }
+}
+
 /// Whether a client has the answer to its submission.
 #[derive(Default)]
 struct Answered(Arc<AtomicBool>);
@@ -34,10 +43,11 @@ struct Answered(Arc<AtomicBool>);
 impl Answered {
     /// Answers a client from the thread that commits its job. It has read all earlier answers, so
     /// its socket takes this short one as a whole. If it does not, the session answers.
-    fn by_commit(&self, socket: &Arc<UnixStream>) -> AnswerAtCommit {
+    fn by_commit(&self, socket: &Arc<UnixStream>, printed: Option<Printed>) -> AnswerAtCommit {
         let (socket, done) = (Arc::clone(socket), Arc::clone(&self.0));
         Box::new(move |job| {
-            let Ok(bytes) = Frame::encode(&Answer::Submitted { job }, &[]) else { return };
+            let (answer, raw) = submitted(job, printed);
+            let Ok(bytes) = Frame::encode(&answer, &raw) else { return };
             let mut sent = 0;
             let result = send_some(&*socket, &bytes, &[], &mut sent);
             done.store(result.is_ok() && sent > 0, Ordering::Release);
@@ -50,7 +60,13 @@ impl Answered {
 }
 
 impl Session {
-    pub(super) async fn submit(&mut self, mut submit: Submit, mut raw: Vec<u8>) -> Replied {
+    /// Submits a job. `printed` returns what is printed for it, if the client cannot know this.
+    pub(super) async fn submit(
+        &mut self,
+        mut submit: Submit,
+        mut raw: Vec<u8>,
+        printed: Option<Printed>,
+    ) -> Replied {
         if submit.script_len > raw.len() {
             return Ok(too_short());
         }
@@ -101,7 +117,7 @@ impl Session {
         let news = waits.then(|| self.news.clone());
         let answered = Answered::default();
         // Clients that wait for events get their answer from the session, like the events.
-        let answer = (!waits).then(|| answered.by_commit(&self.socket));
+        let answer = (!waits).then(|| answered.by_commit(&self.socket, printed));
         let message = SubmitJob { submission, files_script, answer, again: submit.again, news };
         let promised = self.hub.scheduler.send(message).await?;
         break_point::reach("submission promised");
@@ -112,7 +128,7 @@ impl Session {
                 if let Some(script) = script {
                     self.store_script(job, script).await;
                 }
-                (!answered.is_done()).then(|| (Answer::Submitted { job }, Vec::new()))
+                (!answered.is_done()).then(|| submitted(job, printed))
             }
             Err(why) => refused(why),
         })

@@ -7,7 +7,7 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 
 /// The protocol version of the daemon under test.
-pub const VERSION: u16 = 7;
+pub const VERSION: u16 = 8;
 
 /// The length of a frame header: magic, version, two zero bytes, and the lengths of the JSON and
 /// the raw bytes.
@@ -42,13 +42,19 @@ pub fn frame(json: &[u8], raw: &[u8]) -> Vec<u8> {
 
 /// Receives a frame and returns its JSON.
 pub fn receive(socket: &mut UnixStream) -> io::Result<Value> {
+    Ok(receive_whole(socket)?.0)
+}
+
+/// Receives a frame and returns its JSON and its raw bytes.
+pub fn receive_whole(socket: &mut UnixStream) -> io::Result<(Value, Vec<u8>)> {
     let mut header = [0; HEADER];
     socket.read_exact(&mut header)?;
     let length = |at: usize| u32::from_le_bytes(header[at..at + 4].try_into().unwrap()) as usize;
     let mut json = vec![0; length(8)];
     socket.read_exact(&mut json)?;
-    io::copy(&mut socket.take(length(12) as u64), &mut io::sink())?;
-    Ok(serde_json::from_slice(&json)?)
+    let mut raw = vec![0; length(12)];
+    socket.read_exact(&mut raw)?;
+    Ok((serde_json::from_slice(&json)?, raw))
 }
 
 /// Sends a request and returns the answer.

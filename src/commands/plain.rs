@@ -1,0 +1,278 @@
+//! Parses plain sbatch command lines in the daemon, for the shortcut of `sbatch`
+//! (`slotd_shortcut`).
+//!
+//! A command line is plain if `sbatch` would do nothing but submit the job and print its ID.
+//! `sbatch` itself handles all others, and all errors, so that a user sees no difference.
+
+use super::sbatch::{self, Sbatch, Text, number, sentence};
+use super::{clusters, now};
+use crate::args::origin::Origin;
+use crate::daemon::command_line::{CommandLine, Parsed};
+use slotd_model::job::Client;
+use slotd_model::late::late;
+use slotd_model::request::MemRequest;
+use slotd_protocol::request::Submit;
+use slotd_sys::{limits, system, user, zone};
+use std::cell::{Cell, OnceCell};
+use std::ffi::OsString;
+use std::io;
+use std::path::PathBuf;
+use std::rc::Rc;
+use std::sync::LazyLock;
+
+/// Names from the user database, which is read once. The daemon runs as the user who submits.
+struct Names {
+    user: String,
+    group: String,
+    home: String,
+    shell: String,
+}
+
+static NAMES: LazyLock<Names> = LazyLock::new(|| {
+    let (uid, gid) = user::current();
+    let (home, shell) = user::home_and_shell(uid);
+    Names { user: user::user_name(uid), group: user::group_name(gid), home, shell }
+});
+
+pub fn parse(line: CommandLine) -> Parsed {
+    parse_plain(line).unwrap_or(Parsed::NotPlain)
+}
+
+/// Returns `None` if the command line is not plain.
+fn parse_plain(line: CommandLine) -> Option<Parsed> {
+    let CommandLine { args, env, dir, script, umask, is_on_terminal, client } = line;
+    let origin = origin(env, dir, umask, client.pid)?;
+    if clusters::may_be_named(&args, |name| origin.var_os(name).is_some()) {
+        return None;
+    }
+    let was_sent = script.is_some();
+    let script = Cell::new(script);
+    let wanted = OnceCell::<PathBuf>::new();
+    // The client sends the first file that is read. Everything else it has to read itself.
+    let read = |text: Text<'_>| match text {
+        Text::File(path) => script.take().ok_or_else(|| {
+            let _ = wanted.set(path.to_owned());
+            io::Error::from(io::ErrorKind::PermissionDenied)
+        }),
+        Text::Stdin | Text::Descriptor(_) => Err(io::ErrorKind::Unsupported.into()),
+    };
+    let parsed = sbatch::parse(&args, &origin, &read);
+    if !was_sent && let Some(path) = wanted.into_inner() {
+        return Some(Parsed::ScriptWanted(path));
+    }
+    let sbatch = parsed.ok().filter(|sbatch| is_plain(sbatch, &origin, is_on_terminal))?;
+    let Sbatch { request, texts, parsable, .. } = sbatch;
+    let script_len = texts.script.len();
+    let mut raw = texts.script;
+    raw.extend(texts.env);
+    let client = Client { process: client, ..Client::default() };
+    Some(Parsed::Job {
+        submit: Box::new(Submit { request, script_len, client, ..Submit::default() }),
+        raw,
+        printed: if parsable { number } else { sentence },
+    })
+}
+
+/// Returns whether `sbatch` would only submit the job and print its ID.
+fn is_plain(sbatch: &Sbatch, origin: &Origin, is_on_terminal: bool) -> bool {
+    let Sbatch { request, job, .. } = sbatch;
+    let acts = sbatch.wait || sbatch.test_only || sbatch.snapshot || job.clusters.is_some();
+    let prints = job.common.verbose > 0 || job.quiet;
+    // On a terminal, `sbatch` explains these.
+    let explains =
+        is_on_terminal && (request.task_count() > 1 || request.mem != MemRequest::Default);
+    // The client has looked at no other directory.
+    let is_here = request.work_dir == origin.absolute("");
+    !acts && !prints && !explains && is_here && request.uid == origin.uid
+}
+
+/// Returns the origin of a client process. Returns `None` if only that process can read what it
+/// names.
+fn origin(env: Vec<(OsString, OsString)>, dir: PathBuf, umask: u32, pid: u32) -> Option<Origin> {
+    let (uid, gid) = user::current();
+    let pid = i32::try_from(pid).ok()?;
+    dir.to_str()?;
+    // The daemon opens no file that a client chooses. A value that is not UTF-8 names no zone.
+    let tz = env.iter().find(|(name, _)| name == "TZ").map(|(_, value)| value.to_str());
+    let tz = tz.flatten().map(ToOwned::to_owned);
+    tz.as_deref().is_none_or(zone::is_of_the_host).then_some(())?;
+    let names = &*NAMES;
+    Some(Origin {
+        cwd: late(move || dir),
+        user: late(|| names.user.clone()),
+        uid,
+        group: late(|| names.group.clone()),
+        gid,
+        account: |_| None,
+        home: late(|| names.home.clone()),
+        shell: late(|| names.shell.clone()),
+        host: system::probe_host_name(),
+        env,
+        umask: late(move || umask),
+        limits: late(move || limits::propagated_by(pid)),
+        now: now(),
+        tz: Rc::new(late(move || zone::of(tz.as_deref()))),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::args::choices::definition;
+    use proptest::prelude::*;
+    use slotd_model::job::ClientProcess;
+    use std::os::unix::ffi::OsStringExt;
+
+    fn line(words: Vec<OsString>, env: Vec<(OsString, OsString)>) -> CommandLine {
+        CommandLine {
+            args: std::iter::once("sbatch".into()).chain(words).collect(),
+            env,
+            dir: PathBuf::from("/work"),
+            script: None,
+            umask: 0o022,
+            is_on_terminal: false,
+            client: ClientProcess { pid: std::process::id(), ..ClientProcess::default() },
+        }
+    }
+
+    fn plain(words: &[&str], env: &[(&str, &str)]) -> Parsed {
+        let words = words.iter().map(Into::into).collect();
+        parse(line(words, env.iter().map(|(name, value)| (name.into(), value.into())).collect()))
+    }
+
+    #[test]
+    fn only_jobs_that_need_nothing_but_submission_are_plain() {
+        let is_job = |words: &[&str], env: &[(&str, &str)]| {
+            matches!(plain(&[words, &["--wrap", "true"]].concat(), env), Parsed::Job { .. })
+        };
+        assert!(is_job(&[], &[]) && is_job(&["-a1-3", "--mem=1G", "-n2", "-b", "now+1hour"], &[]));
+        assert!(is_job(&["--parsable"], &[("TZ", "Europe/Berlin"), ("SBATCH_TIMELIMIT", "5")]));
+        for words in [
+            &["--wait"][..],
+            &["--test-only"],
+            &["--snapshot"],
+            &["--quiet"],
+            &["-v"],
+            &["-M", "other"],
+            &["--clusters=all"],
+            &["-D", "/tmp"],
+            &["--uid=nobody"],
+            &["--help"],
+            &["--export-file=3"],
+            &["--nonsense"],
+        ] {
+            assert!(!is_job(words, &[]), "{words:?}");
+        }
+        for variable in
+            ["SLURM_CLUSTERS", "SBATCH_CLUSTERS", "SBATCH_WAIT", "SBATCH_DEBUG", "SBATCH_NONSENSE"]
+        {
+            assert_eq!(
+                is_job(&[], &[(variable, "1")]),
+                variable == "SBATCH_NONSENSE",
+                "{variable}"
+            );
+        }
+        assert!(!is_job(&[], &[("TZ", "/dev/tty")]));
+    }
+
+    #[test]
+    fn the_script_is_asked_for_by_its_path_and_standard_input_is_not_read() {
+        let wanted = plain(&["-c2", "job.sh", "--wrap"], &[]);
+        assert!(matches!(wanted, Parsed::ScriptWanted(path) if path == *"/work/job.sh"));
+        assert!(matches!(plain(&[], &[]), Parsed::NotPlain));
+        let mut sent = line(vec!["job.sh".into(), "x".into()], Vec::new());
+        sent.script = Some(b"#!/bin/sh\n#SBATCH -J named\n".to_vec());
+        let Parsed::Job { submit, raw, .. } = parse(sent) else { panic!("a job") };
+        assert_eq!(
+            (submit.request.name.as_str(), submit.request.args),
+            ("named", vec!["x".into()])
+        );
+        assert!(raw.starts_with(b"#!/bin/sh\n#SBATCH -J named\n"));
+    }
+
+    /// Values of many grammars, valid and invalid.
+    const VALUES: [&str; 40] = [
+        "",
+        "-",
+        "--",
+        "%",
+        "0",
+        "1",
+        "-1",
+        "1-3%2",
+        "0-99999999",
+        "1e9",
+        "NaN",
+        "1:2:3",
+        "-5:30",
+        "4-0",
+        "99999999999999999999",
+        "2G",
+        "1T",
+        "gpu:2",
+        "gpu:a:b:c",
+        "gres/gpu",
+        "afterok:1:2?after:3+5",
+        "singleton",
+        "expand:4",
+        "now+1hour",
+        "16:00",
+        "2026-13-01",
+        "ALL,A=1",
+        "NIL",
+        "%A_%a-%4j",
+        "\\%",
+        "a&b|[c*2]",
+        "USR1@60",
+        "B:9",
+        "cores=1",
+        "map_cpu:0,1",
+        "block:cyclic:fcyclic",
+        "END,FAIL",
+        "é",
+        "UNLIMITED",
+        "true",
+    ];
+
+    fn word() -> impl Strategy<Value = OsString> {
+        let options: Vec<String> = definition::<Sbatch>(sbatch::APPLET)
+            .get_arguments()
+            .flat_map(|option| {
+                let long = option.get_long().map(|name| format!("--{name}"));
+                let short = option.get_short().map(|letter| format!("-{letter}"));
+                long.into_iter().chain(short)
+            })
+            .collect();
+        let option = prop::sample::select(options);
+        let value = prop::sample::select(&VALUES[..]);
+        prop_oneof![
+            (option.clone(), value.clone())
+                .prop_map(|(option, value)| format!("{option}={value}").into()),
+            (option.clone(), value.clone())
+                .prop_map(|(option, value)| format!("{option}{value}").into()),
+            option.prop_map(Into::into),
+            value.prop_map(Into::into),
+            prop::collection::vec(1u8.., 0..12).prop_map(OsString::from_vec),
+        ]
+    }
+
+    proptest! {
+        /// A panic would end the daemon.
+        #[test]
+        fn no_command_line_panics(
+            words in prop::collection::vec(word(), 0..8),
+            script in prop::option::of(prop::collection::vec(any::<u8>(), 0..40)),
+            lines in prop::collection::vec(word(), 0..4),
+            variable in prop::sample::select(&["SBATCH_ARRAY_INX", "SBATCH_BEGIN", "SBATCH_EXPORT", "TZ", "SBATCH_GRES"][..]),
+            value in word(),
+            is_on_terminal in any::<bool>(),
+        ) {
+            let script = script.map(|tail| {
+                let lines = lines.iter().map(|line| [b"#SBATCH ", line.as_encoded_bytes(), b"\n"].concat());
+                [b"#!/bin/sh\n".to_vec()].into_iter().chain(lines).chain([tail]).collect::<Vec<_>>().concat()
+            });
+            let env = vec![(variable.into(), value)];
+            parse(CommandLine { script, is_on_terminal, ..line(words, env) });
+        }
+    }
+}

@@ -1,0 +1,91 @@
+//! Plain `sbatch` command lines.
+
+use super::{Replied, Session, plain};
+use crate::daemon::command_line::{CommandLine, Parsed};
+use slotd_model::job::ClientProcess;
+use slotd_protocol::answer::Answer;
+use slotd_protocol::request::PlainSbatch;
+use slotd_sys::{clock, proc};
+use std::ffi::OsString;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::PathBuf;
+
+impl Session {
+    /// Parses a command line and submits its job. `sbatch` itself handles all command lines that are
+    /// not plain, and all errors.
+    pub(super) async fn sbatch(&mut self, ask: PlainSbatch, raw: Vec<u8>) -> Replied {
+        let not_plain = Ok(plain(Answer::NotPlain));
+        let Some(line) = self.command_line(&ask, raw) else { return not_plain };
+        match (self.hub.parser)(line) {
+            Parsed::NotPlain => not_plain,
+            Parsed::ScriptWanted(path) => {
+                let path = [path.as_os_str().as_bytes(), b"\0"].concat();
+                Ok(Some((Answer::ScriptWanted, path)))
+            }
+            Parsed::Job { submit, raw, printed } => {
+                match self.submit(*submit, raw, Some(printed)).await? {
+                    Some((Answer::Refused(_), _)) => not_plain,
+                    answer => Ok(answer),
+                }
+            }
+        }
+    }
+
+    /// Returns the command line of this client. Returns `None` if it is not a process of the
+    /// daemon's own user and group that the daemon can identify.
+    fn command_line(&self, ask: &PlainSbatch, raw: Vec<u8>) -> Option<CommandLine> {
+        let peer = self.socket.peer_cred().ok()?;
+        let is_own = (peer.uid(), peer.gid())
+            == (nix::unistd::getuid().as_raw(), nix::unistd::getgid().as_raw());
+        // A process in another namespace has another number there.
+        let pid = peer.pid().filter(|pid| u32::try_from(*pid) == Ok(ask.pid) && is_own)?;
+        let (words, rest) = raw.split_at_checked(ask.words_len)?;
+        let (dir, script) = rest.split_at_checked(ask.dir_len)?;
+        if script.len() != ask.script_len {
+            return None;
+        }
+        let mut words = words.split_inclusive(|byte| *byte == 0).map(|word| {
+            let word = word.strip_suffix(b"\0").unwrap_or(word);
+            OsString::from_vec(word.to_vec())
+        });
+        let args = words.by_ref().take(ask.args).collect();
+        Some(CommandLine {
+            args,
+            env: words.filter_map(|variable| split(&variable)).collect(),
+            dir: PathBuf::from(OsString::from_vec(dir.to_vec())),
+            script: (!script.is_empty()).then(|| script.to_vec()),
+            umask: ask.umask,
+            is_on_terminal: ask.is_on_terminal,
+            client: ClientProcess {
+                pid: ask.pid,
+                start_ticks: proc::start_ticks(pid)?,
+                boot: clock::boot_id(),
+            },
+        })
+    }
+}
+
+/// Splits a variable into its name and value, as `std::env::vars_os` does: a name may start with
+/// `=`.
+fn split(variable: &OsString) -> Option<(OsString, OsString)> {
+    let bytes = variable.as_bytes();
+    let at = bytes.iter().skip(1).position(|byte| *byte == b'=')? + 1;
+    let part = |bytes: &[u8]| OsString::from_vec(bytes.to_vec());
+    Some((part(&bytes[..at]), part(&bytes[at + 1..])))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn variables_are_split_like_those_of_a_process() {
+        let pair = |text: &str| {
+            split(&text.into())
+                .map(|(name, value)| format!("{} {}", name.display(), value.display()))
+        };
+        assert_eq!(pair("A=b=c").as_deref(), Some("A b=c"));
+        assert_eq!(pair("=A=b").as_deref(), Some("=A b"));
+        assert_eq!((pair("A"), pair(""), pair("=")), (None, None, None));
+    }
+}

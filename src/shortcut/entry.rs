@@ -1,0 +1,34 @@
+//! The first instructions of the program. The linker option `-e` makes this symbol its entry point
+//! (`src/build.rs`).
+
+use crate::process::Process;
+use crate::submit;
+use core::arch::global_asm;
+
+// The stack and `rdx` must be those of the program's start when the C library's code begins.
+global_asm!(
+    ".pushsection .text.slotd_entry, \"ax\", @progbits",
+    ".globl slotd_entry",
+    ".type slotd_entry, @function",
+    "slotd_entry:",
+    "xor ebp, ebp",
+    "mov rbx, rdx",
+    "mov rdi, rsp",
+    "call {begin}",
+    "mov rdx, rbx",
+    "jmp _start",
+    ".size slotd_entry, . - slotd_entry",
+    ".popsection",
+    begin = sym begin,
+);
+
+/// Submits the job and exits, or returns if the program has to run.
+///
+/// # Safety
+/// `stack` must be the stack pointer at the start of the process.
+unsafe extern "C" fn begin(stack: *const usize) {
+    // SAFETY: as required of the caller.
+    if let Some(process) = unsafe { Process::of(stack) } {
+        submit::run(&process);
+    }
+}

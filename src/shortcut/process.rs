@@ -1,0 +1,144 @@
+//! The process as the kernel starts it: its arguments and its environment.
+
+use crate::text::{after, file_name, is_same};
+use core::slice::from_raw_parts;
+
+/// The largest arguments and environment to send, in bytes, and the most arguments. The daemon
+/// parses them while other clients wait.
+const MOST_BYTES: usize = 64 << 10;
+const MOST_ARGS: usize = 64;
+
+/// An `sbatch` process.
+pub(crate) struct Process {
+    /// The arguments and then the environment, each with its final zero byte.
+    pub(crate) words: &'static [u8],
+    /// The number of arguments, including the name of the program.
+    pub(crate) args: usize,
+    variables: *const *const u8,
+}
+
+impl Process {
+    /// Returns the process if it was invoked as `sbatch` and is not unusually large.
+    ///
+    /// # Safety
+    /// `stack` must be the stack pointer at the start of the process.
+    pub(crate) unsafe fn of(stack: *const usize) -> Option<Process> {
+        // SAFETY: at the start of a process, its stack consists of the number of arguments, the
+        // pointers to them, a null pointer, the pointers to the variables, and a null pointer
+        // (System V ABI). They point to strings, which are never freed.
+        unsafe {
+            let args = *stack;
+            let first = stack.add(1).cast::<*const u8>();
+            if args == 0 || !is_same(file_name(string(*first)), b"sbatch") {
+                return None;
+            }
+            let variables = first.add(args + 1);
+            let mut end = *first;
+            for start in strings(first).chain(strings(variables)) {
+                // Linux puts all of them one after another.
+                if start != end || (start as usize).wrapping_sub(*first as usize) > MOST_BYTES {
+                    return None;
+                }
+                end = start.add(string(start).len() + 1);
+            }
+            let len = (end as usize).wrapping_sub(*first as usize);
+            let is_usual = args <= MOST_ARGS && len <= MOST_BYTES;
+            is_usual.then(|| Process { words: from_raw_parts(*first, len), args, variables })
+        }
+    }
+
+    /// Returns a variable, or `None` if it is unset or empty. The name includes the `=`.
+    pub(crate) fn variable(&self, name: &[u8]) -> Option<&'static [u8]> {
+        // SAFETY: these are the strings of `of`.
+        let mut all = unsafe { strings(self.variables).map(|start| string(start)) };
+        all.find_map(|variable| after(variable, name)).filter(|value| !value.is_empty())
+    }
+}
+
+/// Returns the strings that a list points to, up to its null pointer.
+///
+/// # Safety
+/// `list` must point to such a list, which is never freed.
+unsafe fn strings(list: *const *const u8) -> impl Iterator<Item = *const u8> {
+    let mut next = list;
+    core::iter::from_fn(move || {
+        // SAFETY: `next` is not beyond the null pointer.
+        unsafe {
+            let start = *next;
+            if start.is_null() {
+                return None;
+            }
+            next = next.add(1);
+            Some(start)
+        }
+    })
+}
+
+/// Returns a string without its final zero byte.
+///
+/// # Safety
+/// `start` must point to a string with a final zero byte, which is never freed.
+unsafe fn string(start: *const u8) -> &'static [u8] {
+    let mut len = 0;
+    // SAFETY: as required of the caller.
+    unsafe {
+        while *start.add(len) != 0 {
+            len += 1;
+        }
+        from_raw_parts(start, len)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Returns the stack of a process with these arguments and variables.
+    fn stack(args: &[&str], variables: &[&str]) -> Vec<usize> {
+        let all: Vec<u8> =
+            args.iter().chain(variables).flat_map(|word| word.bytes().chain([0])).collect();
+        let mut at = Vec::leak(all).as_ptr() as usize;
+        let mut place = |word: &&str| {
+            let start = at;
+            at += word.len() + 1;
+            start
+        };
+        let mut stack = vec![args.len()];
+        stack.extend(args.iter().map(&mut place));
+        stack.push(0);
+        stack.extend(variables.iter().map(&mut place));
+        stack.push(0);
+        stack
+    }
+
+    fn read(args: &[&str], variables: &[&str]) -> Option<Process> {
+        // SAFETY: it has the form of a stack, and its strings are never freed.
+        unsafe { Process::of(stack(args, variables).as_ptr()) }
+    }
+
+    #[test]
+    fn only_sbatch_of_a_usual_size_is_accepted() {
+        let args = ["/usr/bin/sbatch", "--wrap", "true"];
+        let process = read(&args, &["HOME=/root", "EMPTY=", "HOME=/other"]).unwrap();
+        assert_eq!(
+            (process.words, process.args),
+            (&b"/usr/bin/sbatch\0--wrap\0true\0HOME=/root\0EMPTY=\0HOME=/other\0"[..], 3)
+        );
+        let names: [&[u8]; 3] = [b"HOME=", b"EMPTY=", b"TERM="];
+        assert_eq!(names.map(|name| process.variable(name)), [Some(&b"/root"[..]), None, None]);
+        assert!(read(&["slotd", "sbatch"], &[]).is_none());
+        assert!(read(&[], &["HOME=/root"]).is_none());
+        let large = format!("A={}", "x".repeat(MOST_BYTES));
+        assert!(read(&args, &[&large]).is_none() && read(&args, &[&large, "B=1"]).is_none());
+        assert!(read(&["sbatch"].repeat(MOST_ARGS + 1), &[]).is_none());
+    }
+
+    /// A program may have moved its variables, as `setenv` does.
+    #[test]
+    fn scattered_strings_are_refused() {
+        let mut stack = stack(&["sbatch"], &["A=1"]);
+        stack[3] = c"B=2".as_ptr() as usize;
+        // SAFETY: as in `read`.
+        assert!(unsafe { Process::of(stack.as_ptr()) }.is_none());
+    }
+}

@@ -1,0 +1,337 @@
+//! The shortcut of `sbatch`: a plain job is submitted before the program has started. The job must
+//! be the same as without it, and whatever is unusual must be left to the program.
+//!
+//! `slotd sbatch` does not use the shortcut.
+
+use serde_json::{Value, json};
+use slotd_kit::{Running, Slotd, wire};
+use std::fs::{self, File};
+use std::io::Write;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, symlink};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+/// A socket in place of a daemon.
+struct Daemon {
+    slotd: Slotd,
+    listener: UnixListener,
+}
+
+/// A request and its raw bytes.
+struct Asked {
+    client: UnixStream,
+    json: Value,
+    raw: Vec<u8>,
+}
+
+impl Daemon {
+    fn start() -> Daemon {
+        let slotd = Slotd::setup().prepare();
+        let run = slotd.root.join("run");
+        fs::DirBuilder::new().mode(0o700).create(&run).unwrap();
+        let listener = UnixListener::bind(run.join("slotd.sock")).unwrap();
+        Daemon { slotd, listener }
+    }
+
+    fn sbatch(&self, args: &[&str]) -> Running {
+        self.spawn(self.command(args))
+    }
+
+    fn command(&self, args: &[&str]) -> Command {
+        let mut sbatch = self.slotd.command("sbatch");
+        sbatch.args(args);
+        sbatch
+    }
+
+    fn spawn(&self, sbatch: Command) -> Running {
+        self.slotd.spawn(sbatch)
+    }
+
+    /// Accepts the next client and returns its request.
+    fn next(&self) -> Asked {
+        let client = self.listener.accept().unwrap().0;
+        client.set_read_timeout(Some(slotd_kit::PATIENCE)).unwrap();
+        Asked { client, json: Value::Null, raw: Vec::new() }.more()
+    }
+
+    /// Checks that the program itself submits the job, and answers it.
+    #[track_caller]
+    fn program_submits(&self, again: bool) {
+        let mut asked = self.next();
+        let submit = &asked.json["Submit"];
+        assert!(submit.is_object(), "{}", asked.json);
+        assert_eq!(submit["again"], json!(again), "{}", asked.json);
+        asked.answer(json!({"Submitted": {"job": 8}}), b"");
+    }
+}
+
+impl Asked {
+    /// Receives the next request of the same client.
+    fn more(mut self) -> Asked {
+        (self.json, self.raw) = wire::receive_whole(&mut self.client).unwrap();
+        self
+    }
+
+    fn answer(&mut self, json: Value, raw: &[u8]) {
+        self.client.write_all(&wire::frame(json.to_string().as_bytes(), raw)).unwrap();
+    }
+
+    #[track_caller]
+    fn of_the_shortcut(self) -> Asked {
+        assert!(self.json["Sbatch"].is_object(), "{}", self.json);
+        self
+    }
+}
+
+fn write(path: &Path, text: &str) {
+    fs::write(path, text).unwrap();
+}
+
+#[test]
+fn a_plain_job_is_sent_as_it_is_and_the_answer_is_printed() {
+    let daemon = Daemon::start();
+    let sbatch = daemon.sbatch(&["--wrap", "echo a b"]);
+    let mut asked = daemon.next().of_the_shortcut();
+    let work = daemon.slotd.work().display().to_string();
+    let raw = String::from_utf8(asked.raw.clone()).unwrap();
+    assert!(raw.contains("sbatch\0--wrap\0echo a b\0") && raw.ends_with(&work), "{raw:?}");
+    asked.answer(json!("Printed"), b"Submitted batch job 7\n");
+    assert_eq!(sbatch.end().ok().stdout, "Submitted batch job 7\n");
+}
+
+#[test]
+fn the_program_runs_if_the_daemon_says_so() {
+    let daemon = Daemon::start();
+    let sbatch = daemon.sbatch(&["--wrap", "true"]);
+    daemon.next().of_the_shortcut().answer(json!("NotPlain"), b"");
+    daemon.program_submits(false);
+    assert_eq!(sbatch.end().ok().stdout, "Submitted batch job 8\n");
+}
+
+/// The daemon may have submitted the job, so the program repeats the submission.
+#[test]
+fn a_job_whose_answer_is_missing_or_unknown_is_submitted_again() {
+    let daemon = Daemon::start();
+    let sbatch = daemon.sbatch(&["--wrap", "true"]);
+    drop(daemon.next().of_the_shortcut());
+    daemon.program_submits(true);
+    let out = sbatch.end().ok();
+    assert!(out.stderr.contains("the daemon stopped before it answered"), "{}", out.stderr);
+
+    for unknown in [json!({"Refused": "ShuttingDown"}), json!("Printe"), json!({"Printed": 1})] {
+        let sbatch = daemon.sbatch(&["--wrap", "true"]);
+        daemon.next().of_the_shortcut().answer(unknown, b"");
+        daemon.program_submits(true);
+        assert_eq!(sbatch.end().ok().stderr, "");
+    }
+}
+
+/// A half of an answer, and lengths that no answer has.
+#[test]
+fn a_torn_answer_is_not_used() {
+    let daemon = Daemon::start();
+    let whole = wire::frame(b"\"Printed\"", b"Submitted batch job 7\n");
+    let torn = [whole[..15].to_vec(), whole[..20].to_vec(), whole[..whole.len() - 1].to_vec()];
+    let long = [wire::header(u32::MAX, u32::MAX), wire::header(9, 1 << 20), wire::header(0, 0)];
+    for bytes in torn.into_iter().chain(long) {
+        let sbatch = daemon.sbatch(&["--wrap", "true"]);
+        daemon.next().of_the_shortcut().client.write_all(&bytes).unwrap();
+        daemon.program_submits(true);
+        assert_eq!(sbatch.end().ok().stdout, "Submitted batch job 8\n");
+    }
+}
+
+#[test]
+fn an_answer_that_cannot_be_printed_is_reported_by_the_program() {
+    let daemon = Daemon::start();
+    let mut sbatch = daemon.command(&["--wrap", "true"]);
+    sbatch.stdout(File::options().write(true).open("/dev/full").unwrap()).stderr(Stdio::piped());
+    let sbatch = sbatch.spawn().unwrap();
+    daemon.next().of_the_shortcut().answer(json!("Printed"), b"Submitted batch job 8\n");
+    daemon.program_submits(true);
+    let out = sbatch.wait_with_output().unwrap();
+    let stderr = String::from_utf8_lossy(&out.stderr);
+    assert_eq!(out.status.code(), Some(1));
+    assert!(stderr.contains("error: job 8 was submitted"), "{stderr}");
+}
+
+#[test]
+fn a_script_is_sent_when_the_daemon_asks_for_it() {
+    let daemon = Daemon::start();
+    let script = daemon.slotd.work().join("job.sh");
+    write(&script, "#!/bin/sh\ntrue\n");
+    let sbatch = daemon.sbatch(&["job.sh", "x"]);
+    let mut asked = daemon.next().of_the_shortcut();
+    let path = format!("{}\0", script.display());
+    asked.answer(json!("ScriptWanted"), path.as_bytes());
+    let mut asked = asked.more().of_the_shortcut();
+    assert!(asked.raw.ends_with(b"#!/bin/sh\ntrue\n"));
+    // It is sent only once.
+    asked.answer(json!("ScriptWanted"), path.as_bytes());
+    daemon.program_submits(false);
+    assert_eq!(sbatch.end().ok().stdout, "Submitted batch job 8\n");
+}
+
+/// The shortcut must neither wait for a FIFO nor take what is in it.
+#[test]
+fn only_a_regular_file_of_a_usual_size_is_sent_as_a_script() {
+    let daemon = Daemon::start();
+    let work = daemon.slotd.work();
+    let script = work.join("job.sh");
+    write(&script, "#!/bin/sh\ntrue\n");
+    nix::unistd::mkfifo(&work.join("fifo"), nix::sys::stat::Mode::S_IRWXU).unwrap();
+    symlink("fifo", work.join("link")).unwrap();
+    write(&work.join("large"), &format!("#!/bin/sh\n# {}\n", "x".repeat(16 << 10)));
+    write(&work.join("empty"), "");
+    File::options()
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .mode(0o000)
+        .open(work.join("closed"))
+        .unwrap();
+    let names =
+        ["fifo", "link", "large", "empty", "closed", ".", "missing", "/dev/zero", "/dev/tty"];
+    for name in names {
+        let sbatch = daemon.sbatch(&["job.sh"]);
+        let path = format!("{}\0", work.join(name).display());
+        daemon.next().of_the_shortcut().answer(json!("ScriptWanted"), path.as_bytes());
+        daemon.program_submits(false);
+        assert_eq!(sbatch.end().ok().stdout, "Submitted batch job 8\n", "{name}");
+    }
+    // A path without its final zero byte is none.
+    let sbatch = daemon.sbatch(&["job.sh"]);
+    daemon.next().of_the_shortcut().answer(json!("ScriptWanted"), b"/etc/hostname");
+    daemon.program_submits(false);
+    sbatch.end().ok();
+}
+
+#[test]
+fn an_unusual_process_does_not_use_the_shortcut() {
+    let daemon = Daemon::start();
+    let wrap = ["--wrap", "true"];
+    let set = |name: &str, value: &str| {
+        let mut sbatch = daemon.command(&wrap);
+        sbatch.env(name, value);
+        sbatch
+    };
+    let mut relative = set("SLOTD_ROOT", "root");
+    relative.current_dir(&daemon.slotd.base);
+    let tree = daemon.slotd.work().join("tree/below");
+    fs::create_dir_all(&tree).unwrap();
+    // It need not be a repository: the program decides.
+    write(&tree.parent().unwrap().join(".git"), "");
+    let mut in_tree = daemon.command(&wrap);
+    in_tree.current_dir(&tree);
+    let mut through_link = daemon.command(&wrap);
+    symlink(&tree, daemon.slotd.work().join("elsewhere")).unwrap();
+    let link = daemon.slotd.work().join("elsewhere");
+    through_link.current_dir(&link).env("PWD", &link);
+    let many = vec!["-H"; 80];
+    for sbatch in [
+        relative,
+        in_tree,
+        through_link,
+        set("LARGE", &"x".repeat(100_000)),
+        daemon.command(&[&many[..], &wrap[..]].concat()),
+    ] {
+        let sbatch = daemon.spawn(sbatch);
+        daemon.program_submits(false);
+        sbatch.end().ok();
+    }
+    // The program opens a closed stream before the socket gets its number.
+    let mut closed = daemon.command(&wrap);
+    // SAFETY: only closes a descriptor, between fork and exec.
+    unsafe { closed.pre_exec(|| Ok(nix::unistd::close(1)?)) };
+    let closed = daemon.spawn(closed);
+    daemon.program_submits(false);
+    closed.end().ok();
+}
+
+/// Returns the record, the script and the environment of the job that a command submits, without
+/// its times and the daemon's own directory.
+fn submitted(slotd: &Slotd, mut sbatch: Command) -> [String; 3] {
+    sbatch.env("USER_VARIABLE", "a=b\n c").env("EMPTY", "").env("SBATCH_NICE", "7");
+    let out = slotd.run(sbatch).ok();
+    let job: u32 = out.stdout.split_whitespace().last().unwrap().parse().unwrap();
+    let show = slotd.line(&format!("scontrol show job -dd {job}")).ok().stdout;
+    let is_of_the_job = |line: &&str| {
+        let times = ["Time=", "LastSchedEval="];
+        !times.iter().any(|name| line.contains(name)) || line.contains("TimeLimit=")
+    };
+    let own = |text: String| text.replace(&slotd.base.display().to_string(), "BASE");
+    let show = show.lines().filter(is_of_the_job).collect::<Vec<_>>().join("\n");
+    let script = slotd.line(&format!("scontrol write batch_script {job} -")).ok().stdout;
+    let mut socket = wire::connect(&slotd.root).unwrap();
+    let ask = json!({"BatchEnv": job}).to_string();
+    socket.write_all(&wire::frame(ask.as_bytes(), b"")).unwrap();
+    let (_, env) = wire::receive_whole(&mut socket).unwrap();
+    [own(show), script, own(String::from_utf8(env).unwrap())]
+}
+
+#[test]
+fn the_job_is_the_same_as_without_the_shortcut() {
+    // The jobs of two daemons have the same numbers.
+    let daemons = [Slotd::start(), Slotd::start()];
+    for slotd in &daemons {
+        write(
+            &slotd.work().join("job.sh"),
+            "#!/bin/bash\n#SBATCH -J named -n 2\n#SBATCH --time=5\n#SBATCH -o '%x-%j.txt'\nsrun true\n",
+        );
+        write(&slotd.work().join("exported"), "FROM_FILE=1\0");
+    }
+    let [one, other] = &daemons;
+    let cases: [&[&str]; 14] = [
+        &["--wrap", "true"],
+        &["--parsable", "--wrap", "echo \"$HOME\""],
+        &["job.sh"],
+        &["-J", "other", "job.sh", "an argument", "-x"],
+        &["-a", "1-3%2", "-c2", "--mem=100", "--wrap", "true"],
+        &["--export=NONE", "--wrap", "true"],
+        &["--export=USER_VARIABLE,A=1", "--wrap", "true"],
+        &["--export=NIL", "--wrap", "true"],
+        &["--export-file=exported", "--wrap", "true"],
+        &["--propagate=NOFILE", "--begin=now+1hour", "--wrap", "true"],
+        &["--mail-type=END", "--mail-user=me@example.org", "--comment=ä", "--wrap", "true"],
+        &["-d", "singleton", "--deadline=2099-01-01", "--nice=3", "-D", "..", "--wrap", "true"],
+        &["-o", "out/%j", "-e", "/dev/null", "-i", "job.sh", "--open-mode=append", "job.sh"],
+        &["--get-user-env", "--requeue", "--signal=B:USR1@60", "-t", "1-0", "--wrap", "true"],
+    ];
+    for args in cases {
+        let mut shortcut = one.command("sbatch");
+        shortcut.arg("-H").args(args);
+        let mut program = other.command("slotd");
+        program.args(["sbatch", "-H"]).args(args);
+        assert_eq!(submitted(one, shortcut), submitted(other, program), "{args:?}");
+    }
+}
+
+/// Both print the same, too.
+#[test]
+fn errors_are_the_same_as_without_the_shortcut() {
+    let slotd = Slotd::start();
+    write(&slotd.work().join("text"), "no script\n");
+    write(&slotd.work().join("bad.sh"), "#!/bin/sh\n#SBATCH --nonsense\ntrue\n");
+    let cases: [&[&str]; 11] = [
+        &["--nonsense"],
+        &["-n", "many", "--wrap", "true"],
+        &["-p", "nowhere", "--wrap", "true"],
+        &["-N", "7", "--wrap", "true"],
+        &["missing.sh"],
+        &["text"],
+        &["bad.sh"],
+        &["--wrap", "true", "operand"],
+        &["-d", "afterok:999", "--wrap", "true"],
+        &["--test-only", "-c", "64", "--wrap", "true"],
+        &["-M", "nowhere", "--wrap", "true"],
+    ];
+    for args in cases {
+        let shortcut = slotd.cmd("sbatch", args);
+        let program = slotd.cmd("slotd", &[&["sbatch"], args].concat());
+        let all = |out: slotd_kit::Out| (out.code, out.stdout, out.stderr);
+        assert_eq!(all(shortcut), all(program), "{args:?}");
+    }
+    assert_eq!(slotd.all_records().len(), 0);
+}
