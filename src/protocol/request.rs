@@ -266,6 +266,8 @@ pub struct PlainSbatch {
     pub script_len: usize,
     pub pid: u32,
     pub umask: u32,
+    /// The working directory or one above it contains `.git`.
+    pub may_be_in_tree: bool,
     /// Standard error is a terminal.
     pub is_on_terminal: bool,
 }

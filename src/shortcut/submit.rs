@@ -35,8 +35,9 @@ enum Answered {
 /// A request, of which only the script is not known from the start.
 struct Asker<'a> {
     process: &'a Process,
-    /// The working directory.
+    /// The working directory, and whether it may be in a git work tree.
     dir: &'a [u8],
+    may_be_in_tree: bool,
     socket: Fd,
     /// The path of the socket, with its final zero byte.
     path: &'a [u8],
@@ -47,11 +48,11 @@ pub(crate) fn run(process: &Process) {
     let mut dir = Text::<PATH>::new();
     let mut path = Text::<PATH>::new();
     let asker = only_user().and_then(|user| {
-        working_directory_of(process, &mut dir)?;
+        let may_be_in_tree = working_directory_of(process, &mut dir)?;
         socket_path(&mut path, process)?;
         shorten_slice();
         let (dir, path) = (dir.get()?, path.get()?);
-        Some(Asker { process, dir, socket: connect(path, user)?, path })
+        Some(Asker { process, dir, may_be_in_tree, socket: connect(path, user)?, path })
     });
     if let Some(asker) = asker {
         let mut answer = Text::<ANSWER>::new();
@@ -80,16 +81,14 @@ fn connect(path: &[u8], user: u32) -> Option<Fd> {
 }
 
 /// Writes the working directory as `sbatch` determines it: `PWD` if that is correct, or else its
-/// physical path. Returns `None` if it cannot be used, or if it is in a git work tree, which
-/// `sbatch` records.
-fn working_directory_of(process: &Process, dir: &mut Text<PATH>) -> Option<()> {
+/// physical path. Returns whether it may be in a git work tree, and `None` if it cannot be used.
+fn working_directory_of(process: &Process, dir: &mut Text<PATH>) -> Option<bool> {
     access(CText::new(b".\0")?, libc::X_OK).ok()?;
     let len = dir.fill(working_directory).ok()?;
     let physical = dir.get()?.get(..len.checked_sub(1)?)?;
     // The kernel returns a path in parentheses if the directory cannot be reached.
-    if physical.first() != Some(&b'/') || is_in_work_tree(physical) {
-        return None;
-    }
+    (physical.first() == Some(&b'/')).then_some(())?;
+    let may_be_in_tree = may_be_in_work_tree(physical);
     let shown = process.variable(b"PWD=").filter(|path| path.first() == Some(&b'/'));
     match shown {
         Some(shown) if !is_same(shown, physical) && is_here(shown) => {
@@ -98,7 +97,7 @@ fn working_directory_of(process: &Process, dir: &mut Text<PATH>) -> Option<()> {
         }
         _ => dir.cut(len - 1),
     }
-    Some(())
+    Some(may_be_in_tree)
 }
 
 fn is_here(path: &[u8]) -> bool {
@@ -112,7 +111,7 @@ fn is_here(path: &[u8]) -> bool {
 }
 
 /// Returns whether this directory or one above it contains `.git`, or may contain it.
-fn is_in_work_tree(physical: &[u8]) -> bool {
+fn may_be_in_work_tree(physical: &[u8]) -> bool {
     let mut path = Text::<PATH>::new();
     path.add(physical);
     let mut end = if physical.len() == 1 { 0 } else { physical.len() };
@@ -168,7 +167,7 @@ impl Asker<'_> {
     /// Writes the header and the JSON part of the request.
     fn write_head(&self, head: &mut Text<256>, script: usize) -> Option<()> {
         let Asker { process, dir, .. } = self;
-        let is_on_terminal: &[u8] = if is_terminal(2) { b"true" } else { b"false" };
+        let word = |is_so: bool| -> &[u8] { if is_so { b"true" } else { b"false" } };
         let mut json = Text::<224>::new();
         json.add(b"{\"Sbatch\":{\"args\":").number(process.args);
         json.add(b",\"words_len\":").number(process.words.len());
@@ -176,7 +175,8 @@ impl Asker<'_> {
         json.add(b",\"script_len\":").number(script);
         json.add(b",\"pid\":").number(pid());
         json.add(b",\"umask\":").number(umask());
-        json.add(b",\"is_on_terminal\":").add(is_on_terminal).add(b"}}");
+        json.add(b",\"may_be_in_tree\":").add(word(self.may_be_in_tree));
+        json.add(b",\"is_on_terminal\":").add(word(is_terminal(2))).add(b"}}");
         let json = json.get()?;
         let raw = process.words.len() + dir.len() + script;
         head.add(b"SLTD").add(&VERSION.to_le_bytes()).add(&[0, 0]);

@@ -4,9 +4,11 @@
 //! `slotd sbatch` does not use the shortcut.
 
 use serde_json::{Value, json};
+use slotd_kit::git::{git, repository};
 use slotd_kit::{Running, Slotd, wire};
 use std::fs::{self, File};
 use std::io::Write;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, symlink};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::os::unix::process::CommandExt;
@@ -219,21 +221,9 @@ fn an_unusual_process_does_not_use_the_shortcut() {
     };
     let mut relative = set("SLOTD_ROOT", "root");
     relative.current_dir(&daemon.slotd.base);
-    let tree = daemon.slotd.work().join("tree/below");
-    fs::create_dir_all(&tree).unwrap();
-    // It need not be a repository: the program decides.
-    write(&tree.parent().unwrap().join(".git"), "");
-    let mut in_tree = daemon.command(&wrap);
-    in_tree.current_dir(&tree);
-    let mut through_link = daemon.command(&wrap);
-    symlink(&tree, daemon.slotd.work().join("elsewhere")).unwrap();
-    let link = daemon.slotd.work().join("elsewhere");
-    through_link.current_dir(&link).env("PWD", &link);
     let many = vec!["-H"; 80];
     for sbatch in [
         relative,
-        in_tree,
-        through_link,
         set("LARGE", &"x".repeat(100_000)),
         daemon.command(&[&many[..], &wrap[..]].concat()),
     ] {
@@ -248,6 +238,50 @@ fn an_unusual_process_does_not_use_the_shortcut() {
     let closed = daemon.spawn(closed);
     daemon.program_submits(false);
     closed.end().ok();
+}
+
+/// The daemon looks for the repository: what contains `.git` need not be one.
+#[test]
+fn a_work_tree_is_noticed_through_links_too() {
+    let daemon = Daemon::start();
+    let tree = daemon.slotd.work().join("tree/below");
+    fs::create_dir_all(&tree).unwrap();
+    let link = daemon.slotd.work().join("elsewhere");
+    symlink(&tree, &link).unwrap();
+    for is_there in [false, true] {
+        if is_there {
+            write(&tree.parent().unwrap().join(".git"), "");
+        }
+        for dir in [&tree, &link] {
+            let mut sbatch = daemon.command(&["--wrap", "true"]);
+            sbatch.current_dir(dir).env("PWD", dir);
+            let sbatch = daemon.spawn(sbatch);
+            let mut asked = daemon.next().of_the_shortcut();
+            assert_eq!(asked.json["Sbatch"]["may_be_in_tree"], json!(is_there));
+            assert!(asked.raw.ends_with(dir.as_os_str().as_bytes()));
+            asked.answer(json!("Printed"), b"");
+            sbatch.end().ok();
+        }
+    }
+}
+
+#[test]
+fn the_commit_of_a_work_tree_is_recorded_as_without_the_shortcut() {
+    let slotd = Slotd::start();
+    repository(&slotd, "tree");
+    let commit = git(&slotd, "tree", "rev-parse HEAD");
+    let submit = |command: &str, words: &[&str], set: Option<&str>| {
+        let mut submit = slotd.command(command);
+        submit.args(words).args(["--parsable", "-H", "--wrap", "true"]);
+        submit.current_dir(slotd.work().join("tree")).envs(set.map(|value| ("SLOTD_GIT", value)));
+        let job = slotd.run(submit).ok();
+        let told = slotd.cmd("slotd", &["source", "--json", job.text()]).stdout;
+        serde_json::from_str::<Value>(&told).map_or(Value::Null, |told| told["commit"].clone())
+    };
+    let set = [None, Some("off"), Some("on")];
+    let by_shortcut = set.map(|set| submit("sbatch", &[], set));
+    assert_eq!(by_shortcut, set.map(|set| submit("slotd", &["sbatch"], set)));
+    assert_eq!(by_shortcut, [json!(commit.trim()), Value::Null, json!(commit.trim())]);
 }
 
 /// Returns the record, the script and the environment of the job that a command submits, without

@@ -2,10 +2,12 @@
 
 use super::{Replied, Session, plain};
 use crate::daemon::command_line::{CommandLine, Parsed};
+use slotd_model::JobRequest;
 use slotd_model::job::ClientProcess;
+use slotd_model::source::WorkTree;
 use slotd_protocol::answer::Answer;
 use slotd_protocol::request::PlainSbatch;
-use slotd_sys::{clock, proc};
+use slotd_sys::{aside, clock, proc, work_tree};
 use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
@@ -16,13 +18,19 @@ impl Session {
     pub(super) async fn sbatch(&mut self, ask: PlainSbatch, raw: Vec<u8>) -> Replied {
         let not_plain = Ok(plain(Answer::NotPlain));
         let Some(line) = self.command_line(&ask, raw) else { return not_plain };
+        let off = |(name, value): &(OsString, OsString)| name == "SLOTD_GIT" && value == "off";
+        let looks = ask.may_be_in_tree && self.hub.work_trees.is_on && !line.env.iter().any(off);
         match (self.hub.parser)(line) {
             Parsed::NotPlain => not_plain,
             Parsed::ScriptWanted(path) => {
                 let path = [path.as_os_str().as_bytes(), b"\0"].concat();
                 Ok(Some((Answer::ScriptWanted, path)))
             }
-            Parsed::Job { submit, raw, printed } => {
+            Parsed::Job { mut submit, raw, printed } => {
+                if looks {
+                    let Some(tree) = work_tree_of(&submit.request).await else { return not_plain };
+                    submit.request.tree = tree;
+                }
                 match self.submit(*submit, raw, Some(printed)).await? {
                     Some((Answer::Refused(_), _)) => not_plain,
                     answer => Ok(answer),
@@ -63,6 +71,14 @@ impl Session {
             },
         })
     }
+}
+
+/// Returns the work tree that a job runs in, as `sbatch` itself would find it. Returns `None` if the
+/// file system does not answer.
+async fn work_tree_of(request: &JobRequest) -> Option<Option<WorkTree>> {
+    let dir = PathBuf::from(&request.work_dir);
+    let what = format!("looking for a git work tree around {}", dir.display());
+    aside::run(what, aside::PATIENCE, move || work_tree::probe(&dir)).await.ok()
 }
 
 /// Splits a variable into its name and value, as `std::env::vars_os` does: a name may start with

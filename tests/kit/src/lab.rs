@@ -1,6 +1,7 @@
 //! Shared by the benchmarks of whole commands: a private daemon, and timing.
 
 use crate::proc;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -59,7 +60,13 @@ impl Lab {
     /// A command that talks to this daemon.
     pub fn command(&self, command: &str) -> Command {
         let mut program = Command::new(crate::program());
-        program.arg(command).env("SLOTD_ROOT", self.path("root")).current_dir(self.dir.path());
+        if crate::COMMANDS.contains(&command) {
+            // As through a link, since a plain `sbatch` is faster than `slotd sbatch`.
+            program.arg0(command);
+        } else {
+            program.arg(command);
+        }
+        program.env("SLOTD_ROOT", self.path("root")).current_dir(self.dir.path());
         program
     }
 
