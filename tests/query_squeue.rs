@@ -641,3 +641,30 @@ fn empty_list_matches_nothing() {
     assert_eq!(list(&["--jobs=,", &format!("--jobs={}", jobs[2])]).trim(), jobs[2].to_string());
     assert_eq!(slotd.line("sprio -h -o %i -p ''").ok().stdout, "");
 }
+
+#[test]
+fn the_requested_shape_of_the_host_is_shown() {
+    let slotd = Slotd::start();
+    let job = slotd.wrap(
+        &["-H", "-B", "1:*:1", "--ntasks-per-core=1", "--ntasks-per-socket=2", "--exclusive=user"],
+        "true",
+    );
+    let other = slotd.wrap(&["-H"], "true");
+    let fields = "Sockets:|,Cores:|,Threads:|,SCT:|,NTPerCore:|,NTPerSocket:|,OverSubscribe:|";
+    let shown = |job: u32| {
+        let out = slotd.cmd("squeue", &["-h", "-j", &job.to_string(), "-O", fields]).ok();
+        out.text().to_owned()
+    };
+    assert_eq!(shown(job), "1|*|1|1:*:1|1|2|USER|");
+    assert_eq!(shown(other), "*|*|*|*:*:*|N/A|N/A|OK|");
+    let out = slotd.cmd("squeue", &["-h", "-j", &job.to_string(), "-o", "%H %I %J %z %h"]).ok();
+    assert_eq!(out.text(), "1 * 1 1:*:1 USER");
+}
+
+#[test]
+fn the_amounts_per_gpu_are_shown_with_the_job() {
+    let slotd = slotd_kit::Setup::default().set("SLOTD_GPU_COUNT", "2").start();
+    let job = slotd.wrap(&["-H", "-G1", "--cpus-per-gpu=2", "--mem-per-gpu=100"], "true");
+    assert_eq!(slotd.show(job, "CpusPerTres"), "gres:gpu:2");
+    assert_eq!(slotd.show(job, "MemPerTres"), "gres:gpu:100");
+}

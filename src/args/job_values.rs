@@ -41,7 +41,9 @@ pub fn open_mode(text: &str) -> Result<OpenMode, SpecError> {
 pub fn sharing(text: &str, option: &str) -> Result<Sharing, SpecError> {
     match text {
         "" | "exclusive" | "topo" => Ok(Sharing::Exclusive),
-        "user" | "mcs" | "no" => Ok(Sharing::Default),
+        "user" => Ok(Sharing::User),
+        "mcs" => Ok(Sharing::Mcs),
+        "no" => Ok(Sharing::Default),
         other => {
             let kinds = ["exclusive", "user", "mcs", "topo", "no"];
             Err(invalid(option, other).with_hint(suggest::hint(

@@ -200,6 +200,8 @@ static PROPERTIES: &[Property] = &[
         options: &["exclusive"],
         words: |r, _| match r.sharing {
             Sharing::Exclusive => flag("exclusive"),
+            Sharing::User => vec!["--exclusive=user".to_owned()],
+            Sharing::Mcs => vec!["--exclusive=mcs".to_owned()],
             Sharing::Default | Sharing::Oversubscribe => Vec::new(),
         },
         update: |e| Ok(Update::Exclusive(e.new.sharing == Sharing::Exclusive)),

@@ -561,7 +561,9 @@ fn option_begin() {
 #[test]
 fn option_exclusive() {
     assert_eq!(asked(&["--exclusive"]).request.sharing, Sharing::Exclusive);
-    assert_eq!(asked(&["--exclusive=user"]).request.sharing, Sharing::Default);
+    assert_eq!(asked(&["--exclusive=user"]).request.sharing, Sharing::User);
+    assert_eq!(asked(&["--exclusive=mcs"]).request.sharing, Sharing::Mcs);
+    assert_eq!(asked(&["--exclusive=no"]).request.sharing, Sharing::Default);
 }
 
 #[test]
@@ -850,8 +852,8 @@ fn job_options_have_a_variable_and_are_shown_and_editable_or_listed_as_exception
     assert_eq!(
         unshown,
         words(
-            "uid gid nodes hint overcommit distribution mem mem-per-gpu mem-bind cpus-per-gpu ntasks-per-gpu begin \
-             dependency kill-on-invalid-dep hold priority signal partition clusters"
+            "uid gid nodes hint overcommit distribution mem mem-bind ntasks-per-gpu begin dependency kill-on-invalid-dep hold \
+             priority signal partition clusters"
         ),
         "not shown"
     );

@@ -173,6 +173,10 @@ pub enum Sharing {
     #[default]
     Default,
     Exclusive,
+    /// Share only with jobs of the same user or of the same security label. All jobs are, so this
+    /// is only shown.
+    User,
+    Mcs,
     Oversubscribe,
 }
 

@@ -162,11 +162,29 @@ pub(crate) fn min_memory(job: &JobView) -> (u64, bool) {
     }
 }
 
-/// Returns `OverSubscribe`: `NO` with `--exclusive`, `YES` with `--oversubscribe`, else `OK`.
+/// Returns the CPUs per GPU: `--cpus-per-gpu`.
+pub(crate) fn cpus_per_tres(job: &JobView) -> Option<String> {
+    job.request.gpu.cpus_per_gpu.map(|cpus| format!("gres:gpu:{cpus}"))
+}
+
+/// Returns the memory per GPU in MB: `--mem-per-gpu`.
+pub(crate) fn mem_per_tres(job: &JobView) -> Option<String> {
+    match job.request.mem {
+        MemRequest::PerGpu(mb) => Some(format!("gres:gpu:{mb}")),
+        MemRequest::Default | MemRequest::None | MemRequest::PerNode(_) | MemRequest::PerCpu(_) => {
+            None
+        }
+    }
+}
+
+/// Returns `OverSubscribe`: `NO` with `--exclusive`, `USER` and `MCS` with its values of these names,
+/// `YES` with `--oversubscribe`, else `OK`.
 pub fn over_subscribe(job: &JobView) -> &'static str {
     match job.request.sharing {
         Sharing::Default => "OK",
         Sharing::Exclusive => "NO",
+        Sharing::User => "USER",
+        Sharing::Mcs => "MCS",
         Sharing::Oversubscribe => "YES",
     }
 }

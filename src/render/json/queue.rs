@@ -83,6 +83,8 @@ fn request<'a>(j: &'a JobView, shape: Shape, ctx: &Ctx) -> Members<'a> {
     let shared = match q.sharing {
         Sharing::Default => None,
         Sharing::Exclusive => Some("none"),
+        Sharing::User => Some("user"),
+        Sharing::Mcs => Some("mcs"),
         Sharing::Oversubscribe => Some("oversubscribe"),
     };
     members! {

@@ -216,6 +216,8 @@ fn request(r: &mut Record, j: &JobView, ctx: &Ctx) {
         r.word("StdOut", j.std_out.clone());
     }
     r.word("Power", "");
+    r.word_if("CpusPerTres", facts::cpus_per_tres(j));
+    r.word_if("MemPerTres", facts::mem_per_tres(j));
     r.word_if("TresPerJob", facts::tres_per_job(j));
     r.word_if("TresPerNode", facts::tres_per_node(j));
     r.word_if("TresPerSocket", facts::tres_per_socket(j));

@@ -7,7 +7,8 @@ use crate::squeue::Row;
 use crate::tone::Tone;
 use crate::value::Value;
 use crate::{Ctx, job, tres};
-use slotd_model::request::MemRequest;
+use slotd_model::placement::Placement;
+use slotd_model::view::JobView;
 use slotd_model::{ExitCode, Timestamp};
 use std::sync::LazyLock;
 
@@ -54,8 +55,23 @@ fn one(_: &Row<'_>, _: &Ctx) -> Value<'static> {
     1u32.into()
 }
 
-fn any(_: &Row<'_>, _: &Ctx) -> Value<'static> {
-    "*".into()
+/// Returns a requested number of sockets, cores or threads, or `*`.
+fn or_any(number: Option<u32>) -> Value<'static> {
+    number.map_or_else(|| "*".into(), Value::from)
+}
+
+/// Returns a requested number of tasks, or `N/A`.
+fn or_not_available(number: Option<u32>) -> Value<'static> {
+    number.map_or_else(|| "N/A".into(), Value::from)
+}
+
+/// Returns the requested sockets, cores per socket and threads per core: `2:*:1`.
+fn shape(job: &JobView) -> String {
+    let Placement { sockets_per_node, cores_per_socket, threads_per_core, .. } =
+        &job.request.placement;
+    [sockets_per_node, cores_per_socket, threads_per_core]
+        .map(|number| number.map_or_else(|| "*".to_owned(), |number| number.to_string()))
+        .join(":")
 }
 
 /// Returns an ID. The tasks of an array sort at the position of their array, by task ID.
@@ -76,10 +92,6 @@ fn wait_status(exit: ExitCode) -> Value<'static> {
 /// Returns the file of a batch job; `N/A` for an allocation, which has none.
 fn path(row: &Row<'_>, path: &str) -> Value<'static> {
     Value::or_not_available(Some(row.path(path)))
-}
-
-fn gres_each(gpus: Option<u64>) -> Value<'static> {
-    Value::or_not_available(gpus.map(|n| format!("gres:gpu:{n}")))
 }
 
 /// Slurm's fields, except for those of [`job_facts`](crate::job_facts).
@@ -190,10 +202,17 @@ static FIELDS: &[F] = &[
     F::new(&["WorkDir"], "WORK_DIR", |r, _| (&r.job.request.work_dir).into()).code("Z").yielding(),
     F::new(&["Contiguous"], "CONTIGUOUS", |r, _| r.job.request.contiguous.into()).code("O"),
     F::new(&["CoreSpec"], "CORE_SPEC", not_available).code("X"),
-    F::new(&["Sockets"], "SOCKETS_PER_NODE", any).code("H"),
-    F::new(&["Cores"], "CORES_PER_SOCKET", any).code("I"),
-    F::new(&["Threads"], "THREADS_PER_CORE", any).code("J"),
-    F::new(&["SCT"], "S:C:T", |_, _| "*:*:*".into()).code("z"),
+    F::new(&["Sockets"], "SOCKETS_PER_NODE", |r, _| {
+        or_any(r.job.request.placement.sockets_per_node)
+    })
+    .code("H"),
+    F::new(&["Cores"], "CORES_PER_SOCKET", |r, _| or_any(r.job.request.placement.cores_per_socket))
+        .code("I"),
+    F::new(&["Threads"], "THREADS_PER_CORE", |r, _| {
+        or_any(r.job.request.placement.threads_per_core)
+    })
+    .code("J"),
+    F::new(&["SCT"], "S:C:T", |r, _| shape(r.job).into()).code("z"),
     F::new(&["SelectJobInfo"], "", |_, _| Value::NONE).code("s"),
     F::new(&["AccrueTime"], "ACCRUE_TIME", |r, _| instant(r.job.run.eligible)),
     F::new(&["AllocNodes"], "ALLOC_NODES", |r, _| (&r.job.request.submit_host).into()),
@@ -209,7 +228,7 @@ static FIELDS: &[F] = &[
     F::new(&["ContainerID"], "CONTAINER_ID", null),
     F::new(&["cpus-per-task"], "CPUS_PER_TASK", |r, _| job::cpus_per_task(r.job).into()),
     F::new(&["cpus-per-tres"], "CPUS_PER_TRES", |r, _| {
-        gres_each(r.job.request.gpu.cpus_per_gpu.map(u64::from))
+        Value::or_not_available(job::cpus_per_tres(r.job))
     }),
     F::new(&["Deadline"], "DEADLINE", |r, _| instant(r.job.request.deadline)),
     F::new(&["DelayBoot"], "DELAY_BOOT", |_, _| Value::Short(Some(0))),
@@ -223,22 +242,23 @@ static FIELDS: &[F] = &[
     F::new(&["MaxCPUs"], "MAX_CPUS", |r, _| job::allocated_or_asked(r.job).cpus.into()),
     F::new(&["MaxNodes"], "MAX_NODES", one),
     F::new(&["MCSLabel"], "MCSLABEL", not_available),
-    F::new(&["mem-per-tres"], "MEM_PER_TRES", |r, _| match r.job.request.mem {
-        MemRequest::PerGpu(mb) => gres_each(Some(mb)),
-        MemRequest::Default | MemRequest::None | MemRequest::PerNode(_) | MemRequest::PerCpu(_) => {
-            gres_each(None)
-        }
+    F::new(&["mem-per-tres"], "MEM_PER_TRES", |r, _| {
+        Value::or_not_available(job::mem_per_tres(r.job))
     }),
     F::new(&["MinTime"], "TIME_MIN", |r, _| {
         Value::Short(Some(r.job.request.time_min_secs.unwrap_or(0)))
     }),
     F::new(&["Network"], "NETWORK", null),
     F::new(&["NTPerBoard"], "NTASKS_PER_BOARD", not_available),
-    F::new(&["NTPerCore"], "NTASKS_PER_CORE", not_available),
+    F::new(&["NTPerCore"], "NTASKS_PER_CORE", |r, _| {
+        or_not_available(r.job.request.placement.ntasks_per_core)
+    }),
     F::new(&["NTPerNode"], "NTASKS_PER_NODE", |r, _| {
         r.job.request.ntasks_per_node.unwrap_or(0).into()
     }),
-    F::new(&["NTPerSocket"], "NTASKS_PER_SOCKET", not_available),
+    F::new(&["NTPerSocket"], "NTASKS_PER_SOCKET", |r, _| {
+        or_not_available(r.job.request.placement.ntasks_per_socket)
+    }),
     F::new(&["NumTasks"], "TASKS", |r, _| r.job.request.task_count().into()).brief(),
     F::new(&["Origin"], "ORIGIN", not_available),
     F::new(&["OriginRaw"], "ORIGIN_RAW", not_available),
