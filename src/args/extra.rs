@@ -8,7 +8,7 @@
 use crate::args::error::CliError;
 use crate::args::table::Takes;
 use clap::{Arg, ArgAction, Command};
-use slotd_parse::SpecError;
+use slotd_parse::{SpecError, suggest};
 
 /// An option without a meaning on one host.
 #[derive(Debug, Clone, Copy)]
@@ -70,6 +70,33 @@ fn count(text: &str, option: &str) -> Result<(), SpecError> {
     slotd_parse::count::parse_or_zero(text, option).map(drop)
 }
 
+fn positive(text: &str, option: &str) -> Result<(), SpecError> {
+    slotd_parse::count::parse(text, option).map(drop)
+}
+
+/// Parses 0 or 1.
+fn zero_or_one(text: &str, option: &str) -> Result<(), SpecError> {
+    match text {
+        "0" | "1" => Ok(()),
+        _ => Err(SpecError::invalid_option(option, text).with_hint("0 or 1")),
+    }
+}
+
+/// Parses the value of `--gres-flags`.
+fn gres_flags(text: &str, option: &str) -> Result<(), SpecError> {
+    const FLAGS: [&str; 5] = [
+        "disable-binding",
+        "enforce-binding",
+        "allow-task-sharing",
+        "multiple-tasks-per-sharing",
+        "one-task-per-sharing",
+    ];
+    if FLAGS.iter().any(|flag| flag.eq_ignore_ascii_case(text)) {
+        return Ok(());
+    }
+    Err(SpecError::invalid_option(option, text).with_hint(suggest::one_of("flags", text, FLAGS)))
+}
+
 /// Parses `COUNT[@TIME]`.
 fn switches(text: &str, option: &str) -> Result<(), SpecError> {
     let (switches, time) =
@@ -80,7 +107,9 @@ fn switches(text: &str, option: &str) -> Result<(), SpecError> {
 
 /// Options of sbatch, srun and salloc.
 pub const SUBMIT: &[Extra] = &[
-    kept("acctg-freq", None, Value, "Set the accounting sampling interval"),
+    checked("acctg-freq", None, "Set the accounting sampling interval", |text, _| {
+        slotd_parse::acctg_freq::check(text)
+    }),
     kept("bb", None, Value, "Request burst buffers"),
     kept("bbf", None, Value, "Read the burst buffer specification from a file"),
     kept("consolidate-segments", None, Nothing, "Place node segments together"),
@@ -90,10 +119,14 @@ pub const SUBMIT: &[Extra] = &[
     checked("cpu-freq", None, "Set the CPU frequency", |text, _| {
         slotd_parse::cpu_freq::parse(text).map(drop)
     }),
-    kept("delay-boot", None, Value, "Delay rebooting nodes"),
+    checked("delay-boot", None, "Delay rebooting nodes", |text, option| {
+        slotd_parse::time::parse_limit_for(text, option).map(drop)
+    }),
     kept("get-user-env", None, Maybe, "Use the login environment"),
-    kept("gpu-freq", None, Value, "Set the GPU frequency"),
-    kept("gres-flags", None, Value, "Set options for binding generic resources"),
+    checked("gpu-freq", None, "Set the GPU frequency", |text, _| {
+        slotd_parse::gpu_freq::check(text)
+    }),
+    checked("gres-flags", None, "Set options for binding generic resources", gres_flags),
     kept("mcs-label", None, Value, "Set the multi-category security label"),
     kept("network", None, Value, "Set network requirements"),
     kept("no-kill", Some('k'), Maybe, "Keep the job running if a node fails"),
@@ -125,7 +158,7 @@ pub const SBATCH: &[Extra] = &[
     }),
     kept("ignore-pbs", None, Nothing, "Ignore #PBS lines, as slotd always does"),
     kept("oom-kill-step", None, Maybe, "Kill the whole step if it runs out of memory"),
-    kept("wait-all-nodes", None, Value, "Wait until all nodes are ready"),
+    checked("wait-all-nodes", None, "Wait until all nodes are ready", zero_or_one),
     refused("scrontab", None, Nothing, "use the command scrontab"),
 ];
 
@@ -140,13 +173,13 @@ pub const SALLOC: &[Extra] = &[
         Maybe,
         "End the command with its allocation, as slotd always does",
     ),
-    kept("wait-all-nodes", None, Value, "Wait until all nodes are ready"),
+    checked("wait-all-nodes", None, "Wait until all nodes are ready", zero_or_one),
     kept("x11", None, Maybe, "Forward X11, which is unnecessary on one host"),
 ];
 
 /// Options of srun only.
 pub const SRUN: &[Extra] = &[
-    kept("msg-timeout", None, Value, "Set the timeout for messages from nodes"),
+    checked("msg-timeout", None, "Set the timeout for messages from nodes", positive),
     kept("accel-bind", None, Value, "Bind tasks to accelerators"),
     kept("async", None, Nothing, "Submit the step in the background"),
     kept("bcast", None, Maybe, "Copy the program to the nodes; it is already there"),
@@ -165,7 +198,7 @@ pub const SRUN: &[Extra] = &[
     kept("preserve-env", Some('E'), Nothing, "Take node and task counts from the environment"),
     kept("send-libs", None, Maybe, "Copy the libraries with the program"),
     kept("slurmd-debug", None, Value, "Set the log level of the node's daemon"),
-    kept("threads", Some('T'), Value, "Set the number of threads that launch tasks"),
+    checked("threads", Some('T'), "Set the number of threads that launch tasks", positive),
     kept("treewidth", None, Value, "Set the width of the communication tree"),
     kept("x11", None, Maybe, "Forward X11, which is unnecessary on one host"),
     refused("epilog", None, Value, "call the program from the command itself"),

@@ -644,7 +644,24 @@ fn options_without_effect_on_one_host_are_accepted() {
         "--bb=x",
         "--power=x",
         "--spread-job",
+        "--delay-boot=5",
+        "--gpu-freq=memory=high",
+        "--wait-all-nodes=1",
     ]);
+}
+
+#[test]
+fn invalid_values_of_options_without_effect_are_refused() {
+    for (word, says) in [
+        ("--gres-flags=foo", "Invalid --gres-flags specification: foo"),
+        ("--acctg-freq=foo", "Invalid --acctg-freq specification: foo"),
+        ("--delay-boot=foo", "Invalid --delay-boot specification: foo"),
+        ("--gpu-freq=foo", "Invalid --gpu-freq argument: foo"),
+        ("--wait-all-nodes=2", "Invalid --wait-all-nodes specification: 2"),
+    ] {
+        let (text, exit) = refused(&[word]);
+        assert!(text.contains(says) && exit == 255, "{word}: {exit}: {text}");
+    }
 }
 
 #[test]

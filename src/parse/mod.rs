@@ -12,6 +12,7 @@
 #![warn(unreachable_pub)]
 
 pub mod acct_time;
+pub mod acctg_freq;
 pub mod age;
 pub mod array;
 pub mod begin;
@@ -31,6 +32,7 @@ pub mod error;
 pub mod export;
 pub mod filename;
 pub mod gpu_bind;
+pub mod gpu_freq;
 pub mod gres;
 pub mod hostlist;
 pub mod hours;
