@@ -345,9 +345,9 @@ fn a_killed_daemon_forgets_no_suspension() {
     slotd.start_daemon();
     assert_eq!((slotd.state(urgent), slotd.state(victim)), ("RUNNING".into(), "SUSPENDED".into()));
     wait_process(&slotd, pid, 'T');
-    // The other job ends while no daemon runs.
-    slotd.kill9();
+    // The other job ends while no daemon runs. Its process may be younger than its state.
     let watcher = slotd.watcher_of(urgent);
+    slotd.kill9();
     slotd.open("end");
     slotd.wait("the job to end", || (!proc::is_alive(watcher)).then_some(()));
     assert_eq!(proc::state(pid), Some('T'));
