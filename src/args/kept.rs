@@ -119,6 +119,17 @@ pub const OPTIONS: &[KeptOption] = &[
     },
 ];
 
+/// Validates a text that `scontrol update` sets. An empty one removes it.
+///
+/// # Errors
+/// Fails like the option of the text.
+pub fn check(text: KeptText, value: &str) -> Result<String, SpecError> {
+    match OPTIONS.iter().find(|option| option.text == text) {
+        Some(option) if !value.is_empty() => (option.read)(value),
+        _ => any(value),
+    }
+}
+
 fn any(text: &str) -> Result<String, SpecError> {
     Ok(text.to_owned())
 }

@@ -275,7 +275,10 @@ pub fn read(key: &str, value: &str, origin: &Origin) -> Option<Result<Update, Sp
     let is_it = |Key(names, _): &&Key| names.iter().any(|name| name.eq_ignore_ascii_case(key));
     match keys().find(is_it) {
         Some(Key(names, read)) => Some(read(names[0], value, origin)),
-        None => Some(Ok(Update::Text(KeptText::named(key)?, value.to_owned()))),
+        None => {
+            let text = KeptText::named(key)?;
+            Some(kept::check(text, value).map(|value| Update::Text(text, value)))
+        }
     }
 }
 
