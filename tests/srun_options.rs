@@ -85,6 +85,25 @@ fn input_can_come_from_a_file_or_go_to_one_task() {
 }
 
 #[test]
+fn a_number_that_no_task_has_is_the_name_of_a_file() {
+    let slotd = Slotd::start();
+    slotd.write("2", "from file\n");
+    assert_eq!(slotd.cmd("srun", &["-i", "2", "-n", "2", "-o", "7", "cat"]).ok().stdout, "");
+    assert_eq!(slotd.read("7"), "from file\n".repeat(2));
+}
+
+#[test]
+fn several_tasks_outside_of_a_job_know_their_distribution() {
+    let slotd = Slotd::start();
+    let shown = |tasks: &str| {
+        let words = ["-n", tasks, "sh", "-c", "echo $SLURM_PROCID ${SLURM_DISTRIBUTION-none}"];
+        slotd.cmd("srun", &words).ok().stdout
+    };
+    assert_eq!(shown("1"), "0 none\n");
+    assert!(shown("2").contains("1 block\n"));
+}
+
+#[test]
 fn chdir_sets_the_working_directory() {
     let slotd = Slotd::start();
     assert_eq!(slotd.cmd("srun", &["-D", "/usr", "pwd"]).ok().stdout, "/usr\n");

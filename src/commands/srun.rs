@@ -206,10 +206,15 @@ pub fn parse(argv: &[OsString], origin: &Origin) -> Result<Srun, CliError> {
         return Err(CliError::fatal(1, "--relative option invalid for job allocation request"));
     }
     let mut own = choices.idle_variables();
-    // Slurm's default distribution for a step in an existing job.
-    if srun.jobid.is_some() && srun.job.distribution.is_none() {
-        let spread = if request.ntasks.is_some_and(|tasks| tasks > 1) { "block" } else { "cyclic" };
-        own.push(("SLURM_DISTRIBUTION", spread.to_owned()));
+    // Slurm's default distribution. It sets none for a single task outside of a job.
+    if srun.job.distribution.is_none() {
+        let has_several = request.ntasks.is_some_and(|tasks| tasks > 1);
+        let spread = match (has_several, &srun.jobid) {
+            (true, _) => Some("block"),
+            (false, Some(_)) => Some("cyclic"),
+            (false, None) => None,
+        };
+        own.extend(spread.map(|spread| ("SLURM_DISTRIBUTION", spread.to_owned())));
     }
     // As in Slurm, this is the job's name inside a job, unless the step has its own.
     own.push(("SLURM_JOB_NAME", request.name.clone()));

@@ -224,7 +224,7 @@ pub fn run(
     (conn, caller): (&mut Connection, &Caller),
     view: &JobView,
 ) -> Result<StepEnd, CliError> {
-    let (streams, options) = streams(srun);
+    let (streams, options) = streams(srun, srun.step.tasks(&view.request));
     // The daemon refuses a step with too many tasks, so do not allocate streams for them.
     let with_streams =
         Some(srun.step.tasks(&view.request)).filter(|tasks| *tasks <= MOST_TASKS).unwrap_or(0);
@@ -282,15 +282,16 @@ pub fn commands(srun: &Srun, job: &JobRequest) -> Result<Vec<Vec<String>>, CliEr
 }
 
 /// Returns the targets of each task's streams, and the streams that this client forwards.
-fn streams(srun: &Srun) -> (TaskStreams, StepOptions) {
+fn streams(srun: &Srun, tasks: u32) -> (TaskStreams, StepOptions) {
     let append = srun.open_mode == Some(OpenMode::Append);
+    let file = |path: String| (StreamTasks::Given, Stream::File { path: path.into(), append });
     let of = |wanted: Option<&Redirection>| match wanted {
         None | Some(Redirection::All) => (StreamTasks::All, Stream::Null),
         Some(Redirection::None) => (StreamTasks::Nobody, Stream::Null),
-        Some(Redirection::Task(task)) => (StreamTasks::Task(*task), Stream::Null),
-        Some(Redirection::File(path)) => {
-            (StreamTasks::Given, Stream::File { path: path.into(), append })
-        }
+        Some(Redirection::Task(task)) if *task < tasks => (StreamTasks::Task(*task), Stream::Null),
+        // The number of no task is the name of a file (srun man page).
+        Some(Redirection::Task(name)) => file(name.to_string()),
+        Some(Redirection::File(path)) => file(path.clone()),
     };
     let (stdin, stdin_stream) = of(srun.input.as_ref());
     let (stdout, stdout_stream) = of(srun.output.as_ref());
