@@ -18,8 +18,8 @@ use slotd_model::series::StepSeries;
 use slotd_model::view::{JobList, JobView};
 use slotd_protocol::answer::Answer;
 use slotd_protocol::request::{Request, UsageAsk};
-use slotd_render::field::helpformat;
-use slotd_render::sacct::{Options, Rows, Sacct, View, parse as layout, print};
+use slotd_render::field::four_per_line;
+use slotd_render::sacct::{Options, Rows, View, parse as layout, print, sstat_fields};
 use slotd_render::{json, pids, series};
 use std::ffi::OsString;
 
@@ -97,9 +97,12 @@ pub fn run(argv: &[OsString]) -> Done {
     let origin = origin();
     let args = parse(argv, &origin)?;
     if args.helpformat {
-        return output::print(&helpformat::<Sacct>());
+        return output::print(&four_per_line(sstat_fields()));
     }
+    let processes_only =
+        if args.pidformat { Some(pids::usual()) } else { pids::parse(&args.format.join(",")) };
     let layout = match args.format.as_slice() {
+        _ if processes_only.is_some() => View::Sstat.layout(output::default_columns(&origin)),
         [] => View::Sstat.layout(output::default_columns(&origin)),
         fields => layout(&fields.join(",")).map_err(format_error)?,
     };
@@ -112,8 +115,8 @@ pub fn run(argv: &[OsString]) -> Done {
     output::units(&mut ctx, None, args.noconvert);
     complain(&args.jobs, &list);
     let (parsable, header) = (args.lines.separator("|"), !args.noheader);
-    if args.pidformat {
-        return output::print(&pids::print(&processes, header, parsable, &ctx));
+    if let Some(layout) = processes_only {
+        return output::print(&pids::print(&processes, layout, header, parsable, &ctx));
     }
     let options = Options { layout, header, parsable, rows: Rows::Steps, ..Options::default() };
     output::print(&print(&list.jobs, &options, &ctx))

@@ -310,7 +310,12 @@ impl FormatError {
 /// Returns Slurm's field names for `--helpformat`, four per line.
 pub fn helpformat<T: Table>() -> String {
     let listed = T::fields().iter().filter(|f| f.is_listed);
-    let mut names: Vec<&str> = listed.filter_map(|f| f.names.first().copied()).collect();
+    four_per_line(listed.filter_map(|f| f.names.first().copied()))
+}
+
+/// Returns these names in alphabetical order, four per line.
+pub fn four_per_line<'a>(names: impl Iterator<Item = &'a str>) -> String {
+    let mut names: Vec<&str> = names.collect();
     names.sort_by_key(|name| name.to_ascii_lowercase());
     let line = |four: &[&str]| {
         four.iter().map(|name| format!("{name:<19}")).collect::<Vec<_>>().join(" ") + "\n"

@@ -5,4 +5,4 @@ mod fields;
 mod view;
 
 pub use fields::Sacct;
-pub use view::{Layout, Listing, Options, Rows, View, parse, print};
+pub use view::{Layout, Listing, Options, Rows, View, parse, print, sstat_fields};

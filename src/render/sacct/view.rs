@@ -39,6 +39,12 @@ const SSTAT_DEFAULT: &str = "JobID,MaxVMSize,MaxVMSizeNode,MaxVMSizeTask,AveVMSi
     TRESUsageOutMax,TRESUsageOutMaxNode,TRESUsageOutMaxTask,TRESUsageOutMin,TRESUsageOutMinNode,TRESUsageOutMinTask,\
     TRESUsageOutTot";
 
+/// Returns the names of sstat's fields. It also accepts those of sacct.
+pub fn sstat_fields() -> impl Iterator<Item = &'static str> {
+    let usual = SSTAT_DEFAULT.split(',').map(|name| name.split('%').next().unwrap_or(name));
+    usual.chain(["ConsumedEnergyRaw", "Nodelist", "Pids", "ReqCPUFreq"])
+}
+
 impl View {
     /// Returns the default columns. Except for the default view, they are always Slurm's.
     pub fn layout(self, columns: Columns) -> Layout {
