@@ -252,6 +252,54 @@ fn commands_are_read_from_standard_input() {
 }
 
 #[test]
+fn interactive_commands_change_the_output_of_the_following_ones() {
+    let slotd = Slotd::start();
+    let job = slotd.wrap(&["-H"], "true");
+    let lines = |text: &str| {
+        let out = slotd.feed(slotd.command("scontrol"), text).ok().stdout;
+        let is_record = |line: &&str| line.contains("JobState=PENDING");
+        out.lines().filter(is_record).map(|line| line.contains("JobId=")).collect::<Vec<_>>()
+    };
+    let show = format!("show job {job}\n");
+    assert_eq!(lines(&format!("{show}oneliner\n{show}!!\nall\nexit\n{show}")), [false, true, true]);
+    let out =
+        slotd.feed(slotd.command("scontrol"), "quiet\nshow nosuch\nverbose\n!!\nshow nosuch\n");
+    assert_eq!(out.fails(1).stderr.matches("invalid entity:nosuch").count(), 1);
+    for mode in ["all", "hide", "oneliner", "details", "quiet", "verbose", "exit", "quit"] {
+        slotd.expect(&format!("scontrol {mode}"), 0, "", "");
+    }
+}
+
+#[test]
+fn host_names_can_come_from_a_file() {
+    let slotd = Slotd::start();
+    let file = slotd.work().join("hosts");
+    std::fs::write(&file, "n2\nn1,n3\n\n").unwrap();
+    let show = |what: &str, path: &std::path::Path| {
+        slotd.line(&format!("scontrol show {what} {}", path.display()))
+    };
+    assert_eq!(show("hostlist", &file).ok().text(), "n[2,1,3]");
+    assert_eq!(show("hostlistsorted", &file).ok().text(), "n[1-3]");
+    let fifo = slotd.work().join("fifo");
+    nix::unistd::mkfifo(&fifo, nix::sys::stat::Mode::S_IRWXU).unwrap();
+    for path in [&fifo, &slotd.work(), &slotd.work().join("missing")] {
+        let out = show("hostlist", path).fails(1);
+        assert!(out.stderr.contains("cannot read the host names in"), "{}", out.stderr);
+    }
+}
+
+#[test]
+fn an_invalid_mail_type_is_not_stored() {
+    let slotd = Slotd::start();
+    let job = slotd.wrap(&["-H", "--mail-type=END"], "true");
+    let out = slotd.line(&format!("scontrol update job {job} MailType=FOO")).fails(1);
+    assert!(out.stderr.contains("FOO"), "{}", out.stderr);
+    assert_eq!(slotd.show(job, "MailType"), "END");
+    slotd.line(&format!("scontrol update job {job} MailType=FAIL")).ok();
+    assert_eq!(slotd.show(job, "MailType"), "FAIL");
+}
+
+#[test]
 fn missing_entities_are_reported_on_standard_output() {
     let slotd = Slotd::start();
     let job = slotd.wrap(&["-H"], "true");

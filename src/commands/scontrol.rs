@@ -23,7 +23,7 @@ use crate::args::value::{Parse, Why};
 use crate::commands::pages::texts;
 use clap::Args;
 use clap::builder::{PossibleValue, StringValueParser, TypedValueParser};
-use command::Command;
+use command::{Command, Mode};
 use session::{OutputOpts, Session, bare};
 use slotd_parse::error::shown;
 use slotd_parse::suggest;
@@ -191,6 +191,18 @@ const REFUSED: [(&str, &str); 12] = [
     ("token", "only the owner of the socket can connect"),
 ];
 
+/// The commands for an interactive session, each with its shortest accepted abbreviation in letters.
+const MODES: [(&str, usize, Mode); 8] = [
+    ("all", 2, Mode::Partitions),
+    ("details", 3, Mode::Details),
+    ("exit", 1, Mode::End),
+    ("hide", 2, Mode::Partitions),
+    ("oneliner", 1, Mode::Oneliner),
+    ("quiet", 4, Mode::Quiet),
+    ("quit", 1, Mode::End),
+    ("verbose", 4, Mode::Verbose),
+];
+
 /// Parses a command line.
 ///
 /// # Errors
@@ -216,6 +228,12 @@ pub fn command(words: &[String], origin: &Origin) -> Result<Command, CliError> {
     let is_meant = |known: &&Verb| verb.len() >= known.1 && known.0.starts_with(&verb);
     if let Some(Verb(.., read)) = VERBS.iter().find(is_meant) {
         return read(rest, origin);
+    }
+    let is_mode = |(name, least, _): &&(&str, usize, Mode)| {
+        verb.len() >= *least && name.starts_with(&verb) && rest.is_empty()
+    };
+    if let Some((.., mode)) = MODES.iter().find(is_mode) {
+        return Ok(Command::Mode(*mode));
     }
     if let Some((name, why)) = REFUSED.iter().find(|(name, _)| *name == verb) {
         return Err(bare(format!("{name} is not supported by slotd: {why}")));
@@ -277,6 +295,18 @@ pub fn run(argv: &[OsString]) -> Done {
     }
 }
 
+impl Mode {
+    fn apply(self, output: &mut OutputOpts) {
+        match self {
+            Mode::Details => output.details = true,
+            Mode::Oneliner => output.oneliner = true,
+            Mode::Quiet => output.quiet = true,
+            Mode::Verbose => output.quiet = false,
+            Mode::Partitions | Mode::End => {}
+        }
+    }
+}
+
 impl Session<'_> {
     fn carry_out(&self, command: &Command) -> Done {
         match command {
@@ -314,6 +344,7 @@ impl Session<'_> {
             Command::Completing => self.completing(),
             Command::PidInfo(pid) => self.pid_info(*pid),
             Command::ErrorText(number) => output::print(&format!("{}\n", errors::text(*number))),
+            Command::Mode(_) => Ok(0),
             Command::Help => {
                 output::print(&definition::<Scontrol>(APPLET).render_help().to_string())
             }
@@ -325,11 +356,13 @@ impl Session<'_> {
         }
     }
 
-    /// Runs commands from standard input, one per line, until `quit` or the end. Like Slurm, it
-    /// prints a prompt, and echoes each line if the input is not a terminal.
+    /// Runs commands from standard input, one per line, until `quit` or the end. `!!` repeats the
+    /// last one. Like Slurm, it prints a prompt, and echoes each line if the input is not a terminal.
     fn interactive(&self) -> Done {
         let stdin = io::stdin();
         let is_terminal = stdin.is_terminal();
+        let mut output = self.output.clone();
+        let mut last = String::new();
         let mut code = 0;
         loop {
             output::print("scontrol: ")?;
@@ -344,21 +377,32 @@ impl Session<'_> {
             if !is_terminal {
                 output::print(&format!("{}\n", line.trim_end_matches('\n')))?;
             }
+            match line.trim() {
+                "!!" => line.clone_from(&last),
+                _ => last.clone_from(&line),
+            }
             let Some(words) = shlex::split(&line) else {
                 report!("scontrol: error: unbalanced quotes: {}", line.trim_end());
                 code = 1;
                 continue;
             };
-            match words.first().map(String::as_str) {
-                None => continue,
-                Some("quit" | "exit" | "q" | "e") => return Ok(code),
-                Some(_) => {}
+            if words.is_empty() {
+                continue;
             }
-            match command(&words, self.origin).and_then(|command| self.carry_out(&command)) {
+            let session = Session { output: &output, ..*self };
+            let done = match command(&words, self.origin) {
+                Ok(Command::Mode(Mode::End)) => return Ok(code),
+                Ok(Command::Mode(mode)) => {
+                    mode.apply(&mut output);
+                    continue;
+                }
+                command => command.and_then(|command| session.carry_out(&command)),
+            };
+            match done {
                 Ok(0) => {}
                 Ok(other) => code = other,
                 Err(error) => {
-                    if !self.output.quiet {
+                    if !output.quiet {
                         output::print_error("scontrol", &error);
                     }
                     code = 1;

@@ -13,6 +13,19 @@ pub enum Target {
     Name(String),
 }
 
+/// A command for an interactive session (scontrol man page, "INTERACTIVE COMMANDS").
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mode {
+    /// `all` and `hide`: there are no hidden partitions.
+    Partitions,
+    Details,
+    Oneliner,
+    Quiet,
+    Verbose,
+    /// `exit` and `quit`
+    End,
+}
+
 #[derive(Debug, Clone, PartialEq, Default)]
 pub enum Command {
     Show(Show),
@@ -63,6 +76,8 @@ pub enum Command {
     PidInfo(i32),
     /// `errnumstr`
     ErrorText(i32),
+    /// Changes how the following commands of an interactive session print. Alone, it does nothing.
+    Mode(Mode),
     Help,
     Ping,
     Version,

@@ -18,6 +18,8 @@ use slotd_parse::suggest;
 use slotd_protocol::answer::Answer;
 use slotd_protocol::request::Request;
 use slotd_render::{json, show};
+use slotd_sys::files;
+use std::path::Path;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Show {
@@ -186,7 +188,10 @@ impl Session<'_> {
             }
             (Show::Hostnames(list), None) => show_hostnames(list),
             (Show::Hostlist { names, sorted }, None) => {
-                let mut names = names.clone();
+                let mut names = match names.as_slice() {
+                    [path] if path.starts_with('/') => names_in(path)?,
+                    _ => names.clone(),
+                };
                 if *sorted {
                     names.sort();
                 }
@@ -319,6 +324,15 @@ fn show_hostnames(list: &str) -> Done {
             Ok(0)
         }
     }
+}
+
+/// Reads host names from a file (scontrol man page, `show hostlist`), separated by commas or ends of
+/// lines.
+fn names_in(path: &str) -> Result<Vec<String>, CliError> {
+    let text = files::read_text(Path::new(path), files::MOST_SETTINGS)
+        .map_err(|why| bare(format!("cannot read the host names in {}: {why}", shown(path))))?;
+    let names = text.split([',', '\n']).map(str::trim).filter(|name| !name.is_empty());
+    Ok(names.map(str::to_owned).collect())
 }
 
 /// Prints Slurm's message for something that does not exist on a single host.
