@@ -18,9 +18,9 @@ use std::ffi::OsString;
 use std::io;
 use std::path::PathBuf;
 use std::rc::Rc;
-use std::sync::LazyLock;
+use std::sync::OnceLock;
 
-/// Names from the user database, which is read once. The daemon runs as the user who submits.
+/// Names from the user database. The daemon runs as the user who submits.
 struct Names {
     user: String,
     group: String,
@@ -28,11 +28,25 @@ struct Names {
     shell: String,
 }
 
-static NAMES: LazyLock<Names> = LazyLock::new(|| {
-    let (uid, gid) = user::current();
-    let (home, shell) = user::home_and_shell(uid);
-    Names { user: user::user_name(uid), group: user::group_name(gid), home, shell }
-});
+static NAMES: OnceLock<Names> = OnceLock::new();
+
+/// Reads the user database, on a thread of its own: a server of the host's network may have to
+/// answer. Until then, no command line is plain.
+pub fn learn_names() {
+    let learn = || {
+        let (uid, gid) = user::current();
+        let (home, shell) = user::home_and_shell(uid);
+        let _ = NAMES.set(Names {
+            user: user::user_name(uid),
+            group: user::group_name(gid),
+            home,
+            shell,
+        });
+    };
+    if let Err(why) = std::thread::Builder::new().name("names".to_owned()).spawn(learn) {
+        log::warn!("cannot start a thread that reads the user database: {why}");
+    }
+}
 
 pub fn parse(line: CommandLine) -> Parsed {
     parse_plain(line).unwrap_or(Parsed::NotPlain)
@@ -96,7 +110,7 @@ fn origin(env: Vec<(OsString, OsString)>, dir: PathBuf, umask: u32, pid: u32) ->
     let tz = env.iter().find(|(name, _)| name == "TZ").map(|(_, value)| value.to_str());
     let tz = tz.flatten().map(ToOwned::to_owned);
     tz.as_deref().is_none_or(zone::is_of_the_host).then_some(())?;
-    let names = &*NAMES;
+    let names = NAMES.get()?;
     Some(Origin {
         cwd: late(move || dir),
         user: late(|| names.user.clone()),
@@ -124,6 +138,12 @@ mod tests {
     use std::os::unix::ffi::OsStringExt;
 
     fn line(words: Vec<OsString>, env: Vec<(OsString, OsString)>) -> CommandLine {
+        NAMES.get_or_init(|| Names {
+            user: "lab".to_owned(),
+            group: "lab".to_owned(),
+            home: "/home/lab".to_owned(),
+            shell: "/bin/sh".to_owned(),
+        });
         CommandLine {
             args: std::iter::once("sbatch".into()).chain(words).collect(),
             env,
