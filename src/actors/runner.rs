@@ -20,6 +20,7 @@ use actix::prelude::*;
 use slotd_exec::cgroup::{CgroupBase, JobCgroup};
 use slotd_exec::launch_mark::LaunchMark;
 use slotd_exec::launch_spec::{SignalScope, StepCommand, StepEvent, StepUsage};
+use slotd_exec::started::StartedRuns;
 use slotd_exec::step_handle::StepCommands;
 use slotd_exec::step_journal;
 use slotd_exec::{LaunchError, LaunchSpec, Launcher, job_dirs};
@@ -63,6 +64,7 @@ pub struct RunnerSetup {
     pub launcher: Arc<Launcher>,
     /// Records the launch in progress. All runners share it, since they share a thread.
     pub mark: Arc<LaunchMark>,
+    pub started: Arc<StartedRuns>,
     pub paths: Arc<Paths>,
     pub cgroups: Option<Arc<CgroupBase>>,
     pub kill_wait: Duration,
@@ -366,6 +368,7 @@ impl Handler<StepNews> for RunnerActor {
                 if let (StepId::Batch, Some(at)) = (step, started_us) {
                     // The watcher's time is authoritative, and every daemon gets the same one.
                     self.ladder.start(Duration::from_micros(at));
+                    self.setup.started.note(self.id, self.start_of_run());
                     self.arm_limit(ctx);
                 }
                 if let Some(live) = self.steps.get_mut(&step) {

@@ -26,7 +26,7 @@ use layout::{Layout, Places, Purpose};
 use output::{fail, note, report_step};
 use service::Manager;
 pub use service::UNIT;
-use slotd_exec::{job_dirs, snapshots};
+use slotd_exec::{job_dirs, snapshots, started};
 use slotd_parse::env_file::EnvFile;
 use slotd_sys::fresh;
 use slotd_sys::git;
@@ -391,12 +391,12 @@ fn purge(layout: &Layout, alone: Option<InstanceLock>, removal: &mut Removal) {
 }
 
 /// Returns whether a file below `lib` has a name that slotd itself assigns: the database and its
-/// copies, including SQLite's files beside them, the history of host usage, the GPU inventory, and
-/// the state of the node.
+/// copies, including SQLite's files beside them, the history of host usage, the GPU inventory, the
+/// state of the node, and the runs that have started.
 fn is_state(name: &str) -> bool {
     // Earlier versions wrote to `.new` before renaming.
     let place = fresh::place_of(name).or_else(|| name.strip_suffix(".new")).unwrap_or(name);
-    if ["host_use.jsonl", "gpus.json", "node_state.json"].contains(&place) {
+    if ["host_use.jsonl", "gpus.json", "node_state.json", started::FILE].contains(&place) {
         return true;
     }
     let Some(rest) = name.strip_prefix("state.db") else { return false };

@@ -24,6 +24,7 @@ use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use sd_notify::NotifyState;
 use slotd_exec::cgroup::CgroupBase;
 use slotd_exec::launch_mark::LaunchMark;
+use slotd_exec::started::StartedRuns;
 use slotd_exec::{Launcher, adopt};
 use slotd_model::Timestamp;
 use slotd_model::partition::Host;
@@ -191,6 +192,7 @@ async fn serve_at(
         paths: paths.clone(),
         launcher,
         mark,
+        started: StartedRuns::open(&paths.lib_dir()),
         cgroups,
         store,
         readers,

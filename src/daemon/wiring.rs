@@ -36,6 +36,7 @@ use actix::prelude::*;
 use slotd_exec::Launcher;
 use slotd_exec::cgroup::CgroupBase;
 use slotd_exec::launch_mark::LaunchMark;
+use slotd_exec::started::StartedRuns;
 use slotd_model::batch_tasks::BatchTasks;
 use slotd_model::job::ClientProcess;
 use slotd_model::notice::Notice;
@@ -60,6 +61,7 @@ pub struct Parts {
     pub paths: Paths,
     pub launcher: Launcher,
     pub mark: LaunchMark,
+    pub started: StartedRuns,
     pub cgroups: Option<Arc<CgroupBase>>,
     pub store: Store,
     /// One for each reader.
@@ -77,6 +79,7 @@ pub fn start(parts: Parts) -> Hub {
         paths,
         launcher,
         mark,
+        started,
         cgroups,
         store,
         readers,
@@ -111,6 +114,7 @@ pub fn start(parts: Parts) -> Hub {
             outputs: runner_outputs(&scheduler),
             launcher: Arc::new(launcher),
             mark: Arc::new(mark),
+            started: Arc::new(started),
             paths: Arc::new(paths.clone()),
             cgroups: cgroups.clone(),
             kill_wait: settings.kill_wait,

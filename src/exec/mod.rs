@@ -34,6 +34,7 @@ mod pmi;
 mod reap;
 mod runner_script;
 pub mod snapshots;
+pub mod started;
 pub mod step_handle;
 pub mod step_journal;
 pub mod step_launcher;

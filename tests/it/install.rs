@@ -1028,6 +1028,7 @@ fn a_purge_deletes_nothing_through_links_and_no_foreign_names() {
         "state.db.replaced2-shm",
         "gpus.json",
         "host_use.jsonl",
+        "started",
     ];
     let others =
         ["state.db.thesis", "state.dbase", "state.db.replaced", "gpus.notes", "host_use.mine"];

@@ -170,8 +170,8 @@ impl RunnerActor {
         match adopt::inspect(&job_dir, step, self.run()) {
             Ok(Adoption::Running(handle)) => self.follow(step, handle, ctx),
             Ok(Adoption::Ended(record)) => self.step_over(step, *record, None, ctx),
-            // Somebody has deleted its socket.
-            Ok(Adoption::NeverLaunched) if at_start && self.has_processes(step) => {
+            // Somebody has deleted its directory, or the socket in it.
+            Ok(Adoption::NeverLaunched) if at_start && self.has_started(step) => {
                 self.lost(step, ctx)
             }
             Ok(Adoption::NeverLaunched) if at_start => {
@@ -201,14 +201,17 @@ impl RunnerActor {
         }
     }
 
-    fn start_of_run(&self) -> Timestamp {
+    pub(super) fn start_of_run(&self) -> Timestamp {
         self.job.as_ref().and_then(|job| job.run.start).unwrap_or_default()
     }
 
-    /// Returns whether processes of a step run that has neither a socket nor a record. Reads the
-    /// environment of every process of the machine, so that a step does not run twice.
-    fn has_processes(&self, step: StepId) -> bool {
-        adopt::has_processes(self.setup.paths.root(), self.key(step), self.start_of_run())
+    /// Returns whether a step has started that has neither a socket nor a record, so that it does
+    /// not run twice: its script is known to have started, or it has processes. To find these, reads
+    /// the environment of every process of the machine.
+    fn has_started(&self, step: StepId) -> bool {
+        let start = self.start_of_run();
+        (step == StepId::Batch && self.setup.started.knows(self.id, start))
+            || adopt::has_processes(self.setup.paths.root(), self.key(step), start)
     }
 
     fn lost(&mut self, step: StepId, ctx: &mut Context<Self>) {
