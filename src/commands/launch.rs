@@ -62,13 +62,15 @@ pub fn hand_in(
     note_tree(&mut submission.request);
     let mut was_lost = false;
     let mut lost = || {
-        was_lost = true;
-        print_stderr(&format!(
-            "{command}: the daemon stopped before it answered: waiting for it to come back\n"
-        ));
+        if !std::mem::replace(&mut was_lost, true) {
+            print_stderr(&format!(
+                "{command}: the daemon stopped before it answered: waiting for it to come back\n"
+            ));
+        }
     };
     let attempt = slotd_shortcut::attempt();
     submission.again = attempt != Attempt::None;
+    submission.after_shortcut = submission.again;
     if attempt == Attempt::Lost {
         lost();
     }

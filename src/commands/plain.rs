@@ -111,6 +111,7 @@ fn origin(env: Vec<(OsString, OsString)>, dir: PathBuf, umask: u32, pid: u32) ->
     let tz = tz.flatten().map(ToOwned::to_owned);
     tz.as_deref().is_none_or(zone::is_of_the_host).then_some(())?;
     let names = NAMES.get()?;
+    let limits = limits::propagated_by(pid)?;
     Some(Origin {
         cwd: late(move || dir),
         user: late(|| names.user.clone()),
@@ -123,7 +124,7 @@ fn origin(env: Vec<(OsString, OsString)>, dir: PathBuf, umask: u32, pid: u32) ->
         host: system::probe_host_name(),
         env,
         umask: late(move || umask),
-        limits: late(move || limits::propagated_by(pid)),
+        limits: late(move || limits),
         now: now(),
         tz: Rc::new(late(move || zone::of(tz.as_deref()))),
     })

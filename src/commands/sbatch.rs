@@ -42,6 +42,7 @@ use slotd_protocol::answer::Answer;
 use slotd_protocol::frame::{FrameError, MAX_RAW};
 use slotd_protocol::request::{Request, Submit};
 use slotd_render::seff::ENFORCES;
+use slotd_shortcut::Attempt;
 use slotd_sys::paths::Paths;
 use std::cell::RefCell;
 use std::ffi::OsString;
@@ -389,6 +390,9 @@ fn export_file(
 }
 
 pub fn run(argv: &[OsString]) -> Done {
+    if slotd_shortcut::attempt() == Attempt::Submitted {
+        return print_submitted();
+    }
     let origin = submitting_origin()?;
     let script: RefCell<Option<Vec<u8>>> = RefCell::default();
     // Another cluster gets the script that was read here.
@@ -415,6 +419,14 @@ pub fn run(argv: &[OsString]) -> Done {
         print_defined("sbatch", &sbatch.defined);
     }
     submit(sbatch, &origin)
+}
+
+/// Prints the answer that the shortcut could not print. The job exists, even if this fails, too.
+fn print_submitted() -> Done {
+    let text: Vec<u8> = slotd_shortcut::unprinted().collect();
+    let text = String::from_utf8_lossy(&text);
+    let job = text.split_whitespace().last().unwrap_or_default();
+    print(&text).map_err(|e| e.and(Mark::Error, format!("job {job} was submitted")))
 }
 
 pub(super) fn read(text: Text<'_>) -> io::Result<Vec<u8>> {

@@ -253,6 +253,9 @@ pub struct Submit {
     /// request was carried out, only the answer is repeated.
     #[serde(default)]
     pub again: bool,
+    /// The first request was an [`Request::Sbatch`], for which the daemon identified the client.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub after_shortcut: bool,
 }
 
 /// A plain `sbatch` command line, and facts about its process that the daemon cannot read.

@@ -58,12 +58,13 @@ pub(crate) fn exit(code: usize) -> ! {
     }
 }
 
-/// Returns the real user if the effective one is the same.
+/// Returns the real user, if the effective user and group are the real ones.
 pub(crate) fn only_user() -> Option<u32> {
     // SAFETY: these calls have no arguments.
-    let [real, effective] =
-        unsafe { [call(libc::SYS_getuid, [0; 5]), call(libc::SYS_geteuid, [0; 5])] };
-    real.ok().filter(|user| effective == Ok(*user)).map(|user| user as u32)
+    let id = |number| unsafe { call(number, [0; 5]) };
+    let user = id(libc::SYS_getuid);
+    let is_plain = user == id(libc::SYS_geteuid) && id(libc::SYS_getgid) == id(libc::SYS_getegid);
+    user.ok().filter(|_| is_plain).map(|user| user as u32)
 }
 
 pub(crate) fn pid() -> usize {

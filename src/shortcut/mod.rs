@@ -11,7 +11,7 @@
 //! the C library starts as in any other program. Until then nothing is lost: the shortcut has read
 //! no input, printed nothing, and closed its connection. If it cannot know whether the daemon has
 //! accepted the job, `sbatch` learns so from [`attempt`] and repeats the submission, which the
-//! daemon recognizes by the process.
+//! daemon recognizes by the process. If the answer cannot be printed, `sbatch` reports that.
 //!
 //! No function of the C library works yet: they are called through addresses that its start fills
 //! in. This includes those that the compiler calls itself, to copy, fill and compare memory, so
@@ -41,19 +41,39 @@ pub enum Attempt {
     None,
     /// It sent the job, and the daemon closed the connection before it answered.
     Lost,
-    /// It sent the job, but could not use the daemon's answer, or could not print it.
+    /// It sent the job, but could not use the daemon's answer.
     Answered,
+    /// It submitted the job, but could not print the answer ([`unprinted`]).
+    Submitted,
 }
 
 static ATTEMPT: AtomicU8 = AtomicU8::new(0);
+
+/// The longest answer that is kept if it cannot be printed, in bytes: a sentence with a job ID.
+const MOST_KEPT: usize = 64;
+
+static UNPRINTED: [AtomicU8; MOST_KEPT] = [const { AtomicU8::new(0) }; MOST_KEPT];
 
 /// Returns the outcome of the shortcut, which ran before the program started.
 pub fn attempt() -> Attempt {
     match ATTEMPT.load(Ordering::Relaxed) {
         0 => Attempt::None,
         1 => Attempt::Lost,
-        _ => Attempt::Answered,
+        2 => Attempt::Answered,
+        _ => Attempt::Submitted,
     }
+}
+
+/// Returns the bytes that should have been printed for a submitted job.
+pub fn unprinted() -> impl Iterator<Item = u8> {
+    UNPRINTED.iter().map(|byte| byte.load(Ordering::Relaxed)).take_while(|byte| *byte != 0)
+}
+
+/// Keeps an answer that cannot be printed. Returns false if it is too long.
+#[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+fn keep(text: &[u8]) -> bool {
+    UNPRINTED.iter().zip(text).for_each(|(place, byte)| place.store(*byte, Ordering::Relaxed));
+    text.len() <= MOST_KEPT
 }
 
 /// Records the outcome so far.

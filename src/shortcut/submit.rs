@@ -6,7 +6,7 @@ use crate::kernel::{
 };
 use crate::process::Process;
 use crate::text::{Text, is_same, number_at};
-use crate::{Attempt, record};
+use crate::{Attempt, keep, record};
 use slotd_protocol::VERSION;
 
 /// The longest path that is used, including its final zero byte, and the largest script, in bytes.
@@ -69,7 +69,7 @@ fn print(text: &[u8]) {
     if write_all(1, text).is_ok() {
         exit(0);
     }
-    record(Attempt::Answered);
+    record(if keep(text) { Attempt::Submitted } else { Attempt::Answered });
 }
 
 /// Connects to the daemon, if it runs as this user: the script and the environment are not for
@@ -83,28 +83,31 @@ fn connect(path: &[u8], user: u32) -> Option<Fd> {
 /// Writes the working directory as `sbatch` determines it: `PWD` if that is correct, or else its
 /// physical path. Returns whether it may be in a git work tree, and `None` if it cannot be used.
 fn working_directory_of(process: &Process, dir: &mut Text<PATH>) -> Option<bool> {
-    access(CText::new(b".\0")?, libc::X_OK).ok()?;
     let len = dir.fill(working_directory).ok()?;
     let physical = dir.get()?.get(..len.checked_sub(1)?)?;
     // The kernel returns a path in parentheses if the directory cannot be reached.
     (physical.first() == Some(&b'/')).then_some(())?;
     let may_be_in_tree = may_be_in_work_tree(physical);
     let shown = process.variable(b"PWD=").filter(|path| path.first() == Some(&b'/'));
-    match shown {
-        Some(shown) if !is_same(shown, physical) && is_here(shown) => {
+    if let Some(shown) = shown.filter(|shown| !is_same(shown, physical)) {
+        let mut path = Text::<PATH>::new();
+        path.add(shown).push(0);
+        if is_here(path.get()?) {
             dir.cut(0);
-            dir.add(shown);
+            dir.add(path.get()?);
         }
-        _ => dir.cut(len - 1),
     }
+    // The job enters it by this path.
+    access(CText::new(dir.get()?)?, libc::X_OK).ok()?;
+    let len = dir.get()?.len();
+    dir.cut(len - 1);
     Some(may_be_in_tree)
 }
 
+/// Returns whether this path, which ends with a zero byte, leads to the working directory.
 fn is_here(path: &[u8]) -> bool {
-    let mut text = Text::<PATH>::new();
-    let found = |path: Option<&[u8]>| -> Option<Found> { find(CText::new(path?)?).ok() };
-    text.add(path).push(0);
-    match (found(text.get()), found(Some(b".\0"))) {
+    let found = |path: &[u8]| -> Option<Found> { find(CText::new(path)?).ok() };
+    match (found(path), found(b".\0")) {
         (Some(shown), Some(here)) => shown.is_same(here),
         _ => false,
     }
@@ -179,7 +182,7 @@ impl Asker<'_> {
         json.add(b",\"is_on_terminal\":").add(word(is_terminal(2))).add(b"}}");
         let json = json.get()?;
         let raw = process.words.len() + dir.len() + script;
-        head.add(b"SLTD").add(&VERSION.to_le_bytes()).add(&[0, 0]);
+        start_frame(head);
         head.add(&(json.len() as u32).to_le_bytes()).add(&(raw as u32).to_le_bytes()).add(json);
         Some(())
     }
@@ -193,12 +196,23 @@ impl Asker<'_> {
             answer.fill(|free| self.socket.read(free)).ok().filter(|count| *count > 0)?;
             let got = answer.get()?;
             let Some((json, raw)) = number_at(got, 8).zip(number_at(got, 12)) else { continue };
+            let mut start = Text::<8>::new();
+            start_frame(&mut start);
+            if !got.get(..8).is_some_and(|head| start.get().is_some_and(|own| is_same(head, own))) {
+                record(Attempt::Answered);
+                break None;
+            }
             let whole = HEADER.checked_add(json)?.checked_add(raw)?;
             if got.len() >= whole || whole > ANSWER {
                 break parse(answer.get()?, json, whole);
             }
         }
     }
+}
+
+/// Writes the first eight bytes of a frame, which name the protocol and its version.
+fn start_frame<const N: usize>(text: &mut Text<N>) {
+    text.add(b"SLTD").add(&VERSION.to_le_bytes()).add(&[0, 0]);
 }
 
 /// Parses an answer that has arrived completely.

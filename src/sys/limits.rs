@@ -27,9 +27,9 @@ pub fn propagated() -> Vec<(&'static str, Rlimit)> {
     PROPAGATED.into_iter().filter_map(one).collect()
 }
 
-/// Returns the limits of another process of this user that its tasks may inherit, with their names.
-/// Those that cannot be read are missing.
-pub fn propagated_by(pid: i32) -> Vec<(&'static str, Rlimit)> {
+/// Returns the limits of another process that its tasks may inherit, with their names. Returns
+/// `None` if this user may not read them.
+pub fn propagated_by(pid: i32) -> Option<Vec<(&'static str, Rlimit)>> {
     let one = |(name, kind): (&'static str, Resource)| {
         let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
         // SAFETY: the kernel writes to a live structure, and changes no limit.
@@ -37,7 +37,7 @@ pub fn propagated_by(pid: i32) -> Vec<(&'static str, Rlimit)> {
         let (soft, hard) = (limit.rlim_cur, limit.rlim_max);
         (read == 0).then_some((name, Rlimit { resource: kind as u32, soft, hard }))
     };
-    PROPAGATED.into_iter().filter_map(one).collect()
+    PROPAGATED.into_iter().map(one).collect()
 }
 
 /// Raises the limit on open descriptors to its maximum. Returns the old limit if it was lower.
@@ -63,6 +63,6 @@ mod tests {
         assert_eq!(limits.len(), PROPAGATED.len());
         let files = limits.iter().find(|(name, _)| *name == "NOFILE").unwrap().1;
         assert!(files.soft > 0 && files.soft <= files.hard);
-        assert_eq!(propagated_by(std::process::id() as i32), limits);
+        assert_eq!(propagated_by(std::process::id() as i32), Some(limits));
     }
 }

@@ -129,6 +129,24 @@ fn a_batch_job_runs_once_despite_any_crash() {
     }
 }
 
+/// Without `-W`, the shortcut of sbatch submits the job. The program that then repeats the submission
+/// may see another boot than the daemon, as in a container without `/proc`.
+#[test]
+fn a_plain_batch_job_runs_once_despite_any_crash() {
+    for (point, count, cost) in POINTS {
+        let what = format!("plain: {point}, time {count}");
+        let mut slotd = breaking(point, count);
+        slotd.write("log", "");
+        let mut sbatch = slotd.command("sbatch");
+        sbatch.args(["-o", "/dev/null", "--wrap", SCRIPT]);
+        sbatch.env("SLOTD_TEST_BOOT", "7@1795000000");
+        let mut client = slotd.spawn(sbatch);
+        wait_out(&mut slotd, &mut client);
+        assert_eq!(client.end().ok().stdout, "Submitted batch job 1\n", "{what}");
+        check(&slotd, &what, cost);
+    }
+}
+
 #[test]
 fn an_srun_job_runs_once_despite_any_crash() {
     // The end of the allocation is a separate commit.

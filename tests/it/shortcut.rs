@@ -65,6 +65,8 @@ impl Daemon {
         let submit = &asked.json["Submit"];
         assert!(submit.is_object(), "{}", asked.json);
         assert_eq!(submit["again"], json!(again), "{}", asked.json);
+        // The daemon has to identify the client as it did for the shortcut.
+        assert_eq!(submit["after_shortcut"] == json!(true), again, "{}", asked.json);
         asked.answer(json!({"Submitted": {"job": 8}}), b"");
     }
 }
@@ -122,6 +124,13 @@ fn a_job_whose_answer_is_missing_or_unknown_is_submitted_again() {
     let out = sbatch.end().ok();
     assert!(out.stderr.contains("the daemon stopped before it answered"), "{}", out.stderr);
 
+    // The program says so once, however often it happens.
+    let sbatch = daemon.sbatch(&["--wrap", "true"]);
+    drop(daemon.next().of_the_shortcut());
+    drop(daemon.next());
+    daemon.program_submits(true);
+    assert_eq!(sbatch.end().ok().stderr.matches("before it answered").count(), 1);
+
     for unknown in [json!({"Refused": "ShuttingDown"}), json!("Printe"), json!({"Printed": 1})] {
         let sbatch = daemon.sbatch(&["--wrap", "true"]);
         daemon.next().of_the_shortcut().answer(unknown, b"");
@@ -130,13 +139,24 @@ fn a_job_whose_answer_is_missing_or_unknown_is_submitted_again() {
     }
 }
 
-/// A half of an answer, and lengths that no answer has.
+/// A half of an answer, another protocol or version, and lengths that no answer has.
 #[test]
-fn a_torn_answer_is_not_used() {
+fn a_torn_or_foreign_answer_is_not_used() {
     let daemon = Daemon::start();
     let whole = wire::frame(b"\"Printed\"", b"Submitted batch job 7\n");
     let torn = [whole[..15].to_vec(), whole[..20].to_vec(), whole[..whole.len() - 1].to_vec()];
-    let long = [wire::header(u32::MAX, u32::MAX), wire::header(9, 1 << 20), wire::header(0, 0)];
+    let foreign = |at: usize| {
+        let mut bytes = whole.clone();
+        bytes[at] ^= 1;
+        bytes
+    };
+    let long = [
+        foreign(0),
+        foreign(4),
+        wire::header(u32::MAX, u32::MAX),
+        wire::header(9, 1 << 20),
+        wire::header(0, 0),
+    ];
     for bytes in torn.into_iter().chain(long) {
         let sbatch = daemon.sbatch(&["--wrap", "true"]);
         daemon.next().of_the_shortcut().client.write_all(&bytes).unwrap();
@@ -151,8 +171,8 @@ fn an_answer_that_cannot_be_printed_is_reported_by_the_program() {
     let mut sbatch = daemon.command(&["--wrap", "true"]);
     sbatch.stdout(File::options().write(true).open("/dev/full").unwrap()).stderr(Stdio::piped());
     let sbatch = sbatch.spawn().unwrap();
+    // The job is known, so it is not submitted again.
     daemon.next().of_the_shortcut().answer(json!("Printed"), b"Submitted batch job 8\n");
-    daemon.program_submits(true);
     let out = sbatch.wait_with_output().unwrap();
     let stderr = String::from_utf8_lossy(&out.stderr);
     assert_eq!(out.status.code(), Some(1));
@@ -225,6 +245,7 @@ fn an_unusual_process_does_not_use_the_shortcut() {
     for sbatch in [
         relative,
         set("LARGE", &"x".repeat(100_000)),
+        set("PWD", &format!("{}{}", "/.".repeat(600), daemon.slotd.work().display())),
         daemon.command(&[&many[..], &wrap[..]].concat()),
     ] {
         let sbatch = daemon.spawn(sbatch);

@@ -12,6 +12,11 @@ use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
 
+/// The largest command line with its environment, in bytes, and the most words. Other clients wait
+/// while it is parsed.
+const MOST_WORDS: usize = 64 << 10;
+const MOST_ARGS: usize = 64;
+
 impl Session {
     /// Parses a command line and submits its job. `sbatch` itself handles all command lines that are
     /// not plain, and all errors.
@@ -39,19 +44,25 @@ impl Session {
         }
     }
 
+    /// Returns the client, as the daemon identifies it. In another namespace it has another number.
+    pub(super) fn peer_process(&self) -> Option<ClientProcess> {
+        let pid = self.socket.peer_cred().ok()?.pid()?;
+        let start_ticks = proc::start_ticks(pid)?;
+        Some(ClientProcess { pid: u32::try_from(pid).ok()?, start_ticks, boot: clock::boot_id() })
+    }
+
     /// Returns the command line of this client. Returns `None` if it is not a process of the
-    /// daemon's own user and group that the daemon can identify.
+    /// daemon's own user and group that the daemon can identify, or if it is unusually large.
     fn command_line(&self, ask: &PlainSbatch, raw: Vec<u8>) -> Option<CommandLine> {
         let peer = self.socket.peer_cred().ok()?;
-        let is_own = (peer.uid(), peer.gid())
-            == (nix::unistd::getuid().as_raw(), nix::unistd::getgid().as_raw());
-        // A process in another namespace has another number there.
-        let pid = peer.pid().filter(|pid| u32::try_from(*pid) == Ok(ask.pid) && is_own)?;
+        let own = (nix::unistd::getuid().as_raw(), nix::unistd::getgid().as_raw());
+        ((peer.uid(), peer.gid()) == own).then_some(())?;
+        let client = self.peer_process().filter(|client| client.pid == ask.pid)?;
         let (words, rest) = raw.split_at_checked(ask.words_len)?;
         let (dir, script) = rest.split_at_checked(ask.dir_len)?;
-        if script.len() != ask.script_len {
-            return None;
-        }
+        let is_usual = words.len() <= MOST_WORDS && ask.args <= MOST_ARGS && ask.umask <= 0o777;
+        let is_path = dir.starts_with(b"/") && !dir.contains(&0);
+        (script.len() == ask.script_len && is_usual && is_path).then_some(())?;
         let mut words = words.split_inclusive(|byte| *byte == 0).map(|word| {
             let word = word.strip_suffix(b"\0").unwrap_or(word);
             OsString::from_vec(word.to_vec())
@@ -64,11 +75,7 @@ impl Session {
             script: (!script.is_empty()).then(|| script.to_vec()),
             umask: ask.umask,
             is_on_terminal: ask.is_on_terminal,
-            client: ClientProcess {
-                pid: ask.pid,
-                start_ticks: proc::start_ticks(pid)?,
-                boot: clock::boot_id(),
-            },
+            client,
         })
     }
 }

@@ -71,6 +71,11 @@ impl Session {
             return Ok(too_short());
         }
         let env = raw.split_off(submit.script_len);
+        if submit.after_shortcut
+            && let Some(process) = self.peer_process()
+        {
+            submit.client.process = process;
+        }
         // Its dependencies, its template and its work tree copy must not be deleted before the job
         // is durable.
         let request = &submit.request;
