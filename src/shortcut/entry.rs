@@ -1,11 +1,18 @@
 //! The first instructions of the program. The linker option `-e` makes this symbol its entry point
 //! (`src/build.rs`).
 
+#[cfg(has_shortcut)]
 use crate::process::Process;
+#[cfg(has_shortcut)]
 use crate::submit;
 use core::arch::global_asm;
 
+// The program as if there were no shortcut.
+#[cfg(not(has_shortcut))]
+global_asm!(".globl slotd_entry", "slotd_entry:", "jmp _start");
+
 // The stack and `rdx` must be those of the program's start when the C library's code begins.
+#[cfg(has_shortcut)]
 global_asm!(
     ".pushsection .text.slotd_entry, \"ax\", @progbits",
     ".globl slotd_entry",
@@ -26,6 +33,7 @@ global_asm!(
 ///
 /// # Safety
 /// `stack` must be the stack pointer at the start of the process.
+#[cfg(has_shortcut)]
 unsafe extern "C" fn begin(stack: *const usize) {
     // SAFETY: as required of the caller.
     if let Some(process) = unsafe { Process::of(stack) } {

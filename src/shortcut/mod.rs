@@ -16,22 +16,23 @@
 //! No function of the C library works yet: they are called through addresses that its start fills
 //! in. This includes those that the compiler calls itself, to copy, fill and compare memory, so
 //! this crate avoids slices' `==`, `copy_from_slice` and large arrays, and `no_builtins` keeps the
-//! compiler from recognizing such loops.
+//! compiler from recognizing such loops. Without optimization it still calls them, so the build
+//! script then leaves the shortcut out.
 #![cfg_attr(not(test), no_std)]
 #![no_builtins]
 #![warn(unreachable_pub)]
 
 use core::sync::atomic::{AtomicU8, Ordering};
 
-#[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+#[cfg(target_arch = "x86_64")]
 mod entry;
-#[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+#[cfg(has_shortcut)]
 mod kernel;
-#[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+#[cfg(has_shortcut)]
 mod process;
-#[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+#[cfg(has_shortcut)]
 mod submit;
-#[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+#[cfg(has_shortcut)]
 mod text;
 
 /// The outcome of the shortcut.
@@ -70,14 +71,14 @@ pub fn unprinted() -> impl Iterator<Item = u8> {
 }
 
 /// Keeps an answer that cannot be printed. Returns false if it is too long.
-#[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+#[cfg(has_shortcut)]
 fn keep(text: &[u8]) -> bool {
     UNPRINTED.iter().zip(text).for_each(|(place, byte)| place.store(*byte, Ordering::Relaxed));
     text.len() <= MOST_KEPT
 }
 
 /// Records the outcome so far.
-#[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+#[cfg(has_shortcut)]
 fn record(attempt: Attempt) {
     ATTEMPT.store(attempt as u8, Ordering::Relaxed);
 }
