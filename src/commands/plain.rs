@@ -15,12 +15,15 @@ use slotd_protocol::request::Submit;
 use slotd_sys::{limits, system, user, zone};
 use std::cell::{Cell, OnceCell};
 use std::ffi::OsString;
+use std::fs;
 use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::rc::Rc;
-use std::sync::OnceLock;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Names from the user database. The daemon runs as the user who submits.
+#[derive(Debug, Clone)]
 struct Names {
     user: String,
     group: String,
@@ -28,24 +31,55 @@ struct Names {
     shell: String,
 }
 
-static NAMES: OnceLock<Names> = OnceLock::new();
+/// The state of the files of the user database: their numbers, sizes and times.
+type Stamp = [Option<(u64, u64, i64, i64)>; 2];
+
+/// The names as of a state of the user database. No names: they are being read, or the database has
+/// none.
+static NAMES: Mutex<(Stamp, Option<Names>)> = Mutex::new(([None; 2], None));
+
+fn stamp() -> Stamp {
+    ["/etc/passwd", "/etc/group"].map(|path| {
+        let file = fs::metadata(path).ok()?;
+        Some((file.ino(), file.size(), file.mtime(), file.mtime_nsec()))
+    })
+}
+
+fn known_names() -> MutexGuard<'static, (Stamp, Option<Names>)> {
+    NAMES.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// Reads the user database, on a thread of its own: a server of the host's network may have to
 /// answer. Until then, no command line is plain.
 pub fn learn_names() {
-    let learn = || {
+    let now = stamp();
+    *known_names() = (now, None);
+    let learn = move || {
         let (uid, gid) = user::current();
         let (home, shell) = user::home_and_shell(uid);
-        let _ = NAMES.set(Names {
-            user: user::user_name(uid),
-            group: user::group_name(gid),
-            home,
-            shell,
-        });
+        let (user, group) = (user::user_name(uid), user::group_name(gid));
+        // Digits are no name. `sbatch` itself looks for one each time.
+        let has_names = user != uid.to_string() && group != gid.to_string();
+        let names = has_names.then_some(Names { user, group, home, shell });
+        let mut known = known_names();
+        if known.0 == now {
+            known.1 = names;
+        }
     };
     if let Err(why) = std::thread::Builder::new().name("names".to_owned()).spawn(learn) {
         log::warn!("cannot start a thread that reads the user database: {why}");
     }
+}
+
+/// Returns the names, if the user database has not changed since they were read. Otherwise, reads
+/// it again for the next command line.
+fn names() -> Option<Names> {
+    let (known, names) = known_names().clone();
+    if known != stamp() {
+        learn_names();
+        return None;
+    }
+    names
 }
 
 pub fn parse(line: CommandLine) -> Parsed {
@@ -110,17 +144,17 @@ fn origin(env: Vec<(OsString, OsString)>, dir: PathBuf, umask: u32, pid: u32) ->
     let tz = env.iter().find(|(name, _)| name == "TZ").map(|(_, value)| value.to_str());
     let tz = tz.flatten().map(ToOwned::to_owned);
     tz.as_deref().is_none_or(zone::is_of_the_host).then_some(())?;
-    let names = NAMES.get()?;
+    let Names { user, group, home, shell } = names()?;
     let limits = limits::propagated_by(pid)?;
     Some(Origin {
         cwd: late(move || dir),
-        user: late(|| names.user.clone()),
+        user: late(|| user),
         uid,
-        group: late(|| names.group.clone()),
+        group: late(|| group),
         gid,
         account: |_| None,
-        home: late(|| names.home.clone()),
-        shell: late(|| names.shell.clone()),
+        home: late(|| home),
+        shell: late(|| shell),
         host: system::probe_host_name(),
         env,
         umask: late(move || umask),
@@ -139,12 +173,15 @@ mod tests {
     use std::os::unix::ffi::OsStringExt;
 
     fn line(words: Vec<OsString>, env: Vec<(OsString, OsString)>) -> CommandLine {
-        NAMES.get_or_init(|| Names {
-            user: "lab".to_owned(),
-            group: "lab".to_owned(),
-            home: "/home/lab".to_owned(),
-            shell: "/bin/sh".to_owned(),
-        });
+        *known_names() = (
+            stamp(),
+            Some(Names {
+                user: "lab".to_owned(),
+                group: "lab".to_owned(),
+                home: "/home/lab".to_owned(),
+                shell: "/bin/sh".to_owned(),
+            }),
+        );
         CommandLine {
             args: std::iter::once("sbatch".into()).chain(words).collect(),
             env,
