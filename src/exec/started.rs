@@ -19,7 +19,7 @@ pub const FILE: &str = "started";
 
 #[derive(Debug)]
 pub struct StartedRuns {
-    /// `None` if it cannot be opened. Then only the directory of a job tells whether it has started.
+    /// `None` if it cannot be opened. Then only the directory of a job shows whether it has started.
     file: Option<File>,
 }
 
@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_is_in_its_place_is_neither_written_nor_waited_for() {
+    fn links_fifos_and_directories_are_not_used() {
         let lib = tempfile::tempdir().unwrap();
         let (path, user) = (lib.path().join(FILE), lib.path().join("user"));
         fs::write(&user, "mine").unwrap();
