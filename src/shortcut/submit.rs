@@ -196,9 +196,7 @@ impl Asker<'_> {
             answer.fill(|free| self.socket.read(free)).ok().filter(|count| *count > 0)?;
             let got = answer.get()?;
             let Some((json, raw)) = number_at(got, 8).zip(number_at(got, 12)) else { continue };
-            let mut start = Text::<8>::new();
-            start_frame(&mut start);
-            if !got.get(..8).is_some_and(|head| start.get().is_some_and(|own| is_same(head, own))) {
+            if !is_own_frame(got) {
                 record(Attempt::Answered);
                 break None;
             }
@@ -213,6 +211,13 @@ impl Asker<'_> {
 /// Writes the first eight bytes of a frame, which name the protocol and its version.
 fn start_frame<const N: usize>(text: &mut Text<N>) {
     text.add(b"SLTD").add(&VERSION.to_le_bytes()).add(&[0, 0]);
+}
+
+/// Returns whether a frame is of this protocol and version.
+fn is_own_frame(frame: &[u8]) -> bool {
+    let mut start = Text::<8>::new();
+    start_frame(&mut start);
+    frame.get(..8).zip(start.get()).is_some_and(|(found, own)| is_same(found, own))
 }
 
 /// Parses an answer that has arrived completely.
