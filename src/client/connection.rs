@@ -342,12 +342,15 @@ pub fn submit(
     raw: &[u8],
     lost: &mut dyn FnMut(),
 ) -> Result<(Connection, Answer), ClientError> {
-    let mut conn = if submission.again {
-        reopen(paths, Some(RECONNECT_TIMEOUT))?
-    } else {
-        Connection::open(paths)?
-    };
     let mut lost_at: Option<Instant> = None;
+    let mut conn = match Connection::open(paths) {
+        Err(error) if submission.again && error.is_away() => {
+            lost();
+            lost_at = Some(Instant::now());
+            reopen(paths, Some(RECONNECT_TIMEOUT))?
+        }
+        opened => opened?,
+    };
     loop {
         let error = match conn.ask(&Request::Submit(Box::new(submission.clone())), raw) {
             Err(error @ ClientError::Broken(FrameError::Closed | FrameError::Io(_))) => error,

@@ -29,7 +29,8 @@ const MAX_REQUEST_JSON: usize = 16 << 20;
 /// limit, so that an oversized job is refused with an explanation.
 const MAX_REQUEST_RAW: usize = 16 << 20;
 
-const MAGIC: [u8; 4] = *b"SLTD";
+/// The first bytes of a frame, which name the protocol.
+pub const MAGIC: [u8; 4] = *b"SLTD";
 
 /// A message.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

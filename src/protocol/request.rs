@@ -258,6 +258,11 @@ pub struct Submit {
     pub after_shortcut: bool,
 }
 
+/// The largest command line of a [`PlainSbatch`] with its environment, in bytes, and the most words.
+/// Other clients wait while the daemon parses them.
+pub const MOST_PLAIN_BYTES: usize = 64 << 10;
+pub const MOST_PLAIN_ARGS: usize = 64;
+
 /// A plain `sbatch` command line, and facts about its process that the daemon cannot read.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct PlainSbatch {

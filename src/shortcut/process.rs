@@ -2,11 +2,7 @@
 
 use crate::text::{after, file_name, is_same};
 use core::slice::from_raw_parts;
-
-/// The largest arguments and environment to send, in bytes, and the most arguments. The daemon
-/// parses them while other clients wait.
-const MOST_BYTES: usize = 64 << 10;
-const MOST_ARGS: usize = 64;
+use slotd_protocol::request::{MOST_PLAIN_ARGS, MOST_PLAIN_BYTES};
 
 /// An `sbatch` process.
 pub(crate) struct Process {
@@ -36,13 +32,14 @@ impl Process {
             let mut end = *first;
             for start in strings(first).chain(strings(variables)) {
                 // Linux puts all of them one after another.
-                if start != end || (start as usize).wrapping_sub(*first as usize) > MOST_BYTES {
+                if start != end || (start as usize).wrapping_sub(*first as usize) > MOST_PLAIN_BYTES
+                {
                     return None;
                 }
                 end = start.add(string(start).len() + 1);
             }
             let len = (end as usize).wrapping_sub(*first as usize);
-            let is_usual = args <= MOST_ARGS && len <= MOST_BYTES;
+            let is_usual = args <= MOST_PLAIN_ARGS && len <= MOST_PLAIN_BYTES;
             is_usual.then(|| Process { words: from_raw_parts(*first, len), args, variables })
         }
     }
@@ -128,9 +125,9 @@ mod tests {
         assert_eq!(names.map(|name| process.variable(name)), [Some(&b"/root"[..]), None, None]);
         assert!(read(&["slotd", "sbatch"], &[]).is_none());
         assert!(read(&[], &["HOME=/root"]).is_none());
-        let large = format!("A={}", "x".repeat(MOST_BYTES));
+        let large = format!("A={}", "x".repeat(MOST_PLAIN_BYTES));
         assert!(read(&args, &[&large]).is_none() && read(&args, &[&large, "B=1"]).is_none());
-        assert!(read(&["sbatch"].repeat(MOST_ARGS + 1), &[]).is_none());
+        assert!(read(&["sbatch"].repeat(MOST_PLAIN_ARGS + 1), &[]).is_none());
     }
 
     /// A program may have moved its variables, as `setenv` does.

@@ -8,14 +8,14 @@ use crate::process::Process;
 use crate::text::{Text, is_same, number_at};
 use crate::{Attempt, keep, record};
 use slotd_protocol::VERSION;
+use slotd_protocol::frame::{HEADER, MAGIC};
 
 /// The longest path that is used, including its final zero byte, and the largest script, in bytes.
 /// `sbatch` handles longer ones.
 const PATH: usize = 1024;
 const SCRIPT: usize = 16 << 10;
 
-/// The length of a frame's header, and the longest answer that is used, in bytes.
-const HEADER: usize = 16;
+/// The longest answer that is used, in bytes.
 const ANSWER: usize = HEADER + 16 + PATH;
 
 /// The time after which a warning says that the answer is late, in seconds: that of `sbatch`.
@@ -210,7 +210,7 @@ impl Asker<'_> {
 
 /// Writes the first eight bytes of a frame, which name the protocol and its version.
 fn start_frame<const N: usize>(text: &mut Text<N>) {
-    text.add(b"SLTD").add(&VERSION.to_le_bytes()).add(&[0, 0]);
+    text.add(&MAGIC).add(&VERSION.to_le_bytes()).add(&[0, 0]);
 }
 
 /// Returns whether a frame is of this protocol and version.

@@ -6,16 +6,11 @@ use slotd_model::JobRequest;
 use slotd_model::job::ClientProcess;
 use slotd_model::source::WorkTree;
 use slotd_protocol::answer::Answer;
-use slotd_protocol::request::PlainSbatch;
+use slotd_protocol::request::{MOST_PLAIN_ARGS, MOST_PLAIN_BYTES, PlainSbatch};
 use slotd_sys::{aside, clock, proc, work_tree};
 use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
-
-/// The largest command line with its environment, in bytes, and the most words. Other clients wait
-/// while it is parsed.
-const MOST_WORDS: usize = 64 << 10;
-const MOST_ARGS: usize = 64;
 
 impl Session {
     /// Parses a command line and submits its job. `sbatch` itself handles all command lines that are
@@ -60,7 +55,8 @@ impl Session {
         let client = self.peer_process().filter(|client| client.pid == ask.pid)?;
         let (words, rest) = raw.split_at_checked(ask.words_len)?;
         let (dir, script) = rest.split_at_checked(ask.dir_len)?;
-        let is_usual = words.len() <= MOST_WORDS && ask.args <= MOST_ARGS && ask.umask <= 0o777;
+        let is_usual =
+            words.len() <= MOST_PLAIN_BYTES && ask.args <= MOST_PLAIN_ARGS && ask.umask <= 0o777;
         let is_path = dir.starts_with(b"/") && !dir.contains(&0);
         (script.len() == ask.script_len && is_usual && is_path).then_some(())?;
         let mut words = words.split_inclusive(|byte| *byte == 0).map(|word| {
