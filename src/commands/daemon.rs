@@ -6,21 +6,17 @@
 //! depend on who starts it.
 
 use crate::args::error::{CliError, Mark};
-use crate::client::connection::Connection;
+use crate::commands::running::configuration;
 use crate::commands::{Done, plain};
 use crate::daemon::detached::{self, DetachedError};
 use crate::daemon::{self, Environment, SETTINGS, Sources, VERSION_KEY, check_settings};
 use slotd_parse::env_file::EnvFile;
-use slotd_protocol::answer::Answer;
-use slotd_protocol::request::Request;
 use slotd_sys::files;
 use slotd_sys::paths::Paths;
 use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::sync::mpsc;
-use std::time::Duration;
 
 #[derive(Debug, clap::Args)]
 pub struct DaemonArgs {
@@ -128,25 +124,6 @@ fn check(file: Option<&SettingsFile>) -> Result<(), CliError> {
     env.extend(given.map(|(name, value)| (name.into(), value.into())));
     check_settings(&env)
         .map_err(|e| CliError::error(1, format!("{e}: the running daemon was not stopped")))
-}
-
-/// Maximum time for a running daemon to answer.
-const PATIENCE: Duration = Duration::from_secs(10);
-
-/// Returns the configuration of the daemon, or `None` if it does not answer in time.
-pub fn configuration(paths: &Paths) -> Option<Vec<(String, String)>> {
-    let (answer, news) = mpsc::channel();
-    let paths = paths.clone();
-    // In a thread, since even connecting to a hung daemon may block.
-    std::thread::spawn(move || {
-        let mut daemon = Connection::open(&paths).ok()?;
-        daemon.send(&Request::Config, &[]).ok()?;
-        match daemon.wait().ok()?.0 {
-            Answer::Config(config) => answer.send(config).ok(),
-            _ => None,
-        }
-    });
-    news.recv_timeout(PATIENCE).ok()
 }
 
 fn runs_already(paths: &Paths, pid: i32) -> Done {

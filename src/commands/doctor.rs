@@ -1,6 +1,7 @@
 //! `slotd doctor`: checks for the common problems of an installation and suggests a fix for each.
 
-use super::daemon::{configuration, read_settings};
+use super::daemon::read_settings;
+use super::running::configuration;
 use super::{Done, ask, ask_job_list, ask_node, enforces_memory, origin, unexpected};
 use crate::args::error::CliError;
 use crate::daemon::{

@@ -48,6 +48,7 @@ mod plain;
 mod report;
 mod retry;
 mod run;
+mod running;
 pub mod sacct;
 pub mod sacctmgr;
 pub mod salloc;
