@@ -44,6 +44,8 @@ pub struct Origin {
     pub limits: Late<Vec<(&'static str, Rlimit)>>,
     pub now: Timestamp,
     pub tz: Rc<Late<jiff::tz::TimeZone>>,
+    /// The columns of the terminal on standard output, if known. The outer `None`: it is no terminal.
+    pub terminal: Late<Option<Option<u16>>>,
 }
 
 impl Origin {
@@ -121,6 +123,7 @@ pub(crate) mod tests {
             limits: late(|| vec![("CORE", Rlimit { resource: 4, soft: 0, hard: 9 })]),
             now: Timestamp::from_secs(1_795_176_000),
             tz: Rc::new(late(|| jiff::tz::TimeZone::UTC)),
+            terminal: late(|| None),
         }
     }
 

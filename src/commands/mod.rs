@@ -7,6 +7,7 @@ use crate::args::choices::Applet;
 use crate::args::error::{CliError, Mark};
 use crate::args::origin::{Account, Origin};
 use crate::client::connection::{ClientError, Connection};
+use crate::client::terminal;
 use crate::commands::pages::texts::Page;
 use crate::daemon::CGROUP_KEY;
 use nix::sys::signal::SigHandler;
@@ -20,6 +21,8 @@ use slotd_protocol::request::Request;
 use slotd_sys::paths::Paths;
 use slotd_sys::{guard, limits, memory, proc, start, system, user};
 use std::ffi::OsString;
+use std::io::{self, IsTerminal};
+use std::os::fd::AsFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -272,7 +275,15 @@ pub fn origin() -> Origin {
         limits: late(limits::propagated),
         now: now(),
         tz: Rc::new(late(slotd_sys::zone::local)),
+        terminal: late(terminal_columns),
     }
+}
+
+/// Returns the columns of the terminal on standard output, if known, or `None` if it is no terminal.
+fn terminal_columns() -> Option<Option<u16>> {
+    let out = io::stdout();
+    let columns = || terminal::window(out.as_fd()).map(|size| size.ws_col);
+    out.is_terminal().then(|| columns().filter(|columns| *columns > 0))
 }
 
 /// Returns another user's account, by name or number.

@@ -49,21 +49,15 @@ pub fn ctx(origin: &Origin, now: Timestamp) -> Ctx {
     }
     ctx.bitstr_len = origin.nonempty("SLURM_BITSTR_LEN").and_then(|n| n.parse().ok());
     ctx.columns = default_columns(origin);
-    ctx.screen = screen(origin);
+    ctx.screen = (*origin.terminal).map(|columns| screen(columns, origin));
     ctx
 }
 
-/// Returns the terminal on standard output. It has no colours if `NO_COLOR` is set (no-color.org)
-/// or its type is unknown.
-fn screen(origin: &Origin) -> Option<Screen> {
-    let out = io::stdout();
-    if !out.is_terminal() {
-        return None;
-    }
-    let columns =
-        terminal::window(out.as_fd()).map(|size| size.ws_col).filter(|columns| *columns > 0);
+/// Returns a terminal with this many columns. It has no colours if `NO_COLOR` is set
+/// (no-color.org) or its type is unknown.
+fn screen(columns: Option<u16>, origin: &Origin) -> Screen {
     let has_colours = origin.nonempty("TERM").is_some_and(|kind| kind != "dumb");
-    Some(Screen { columns, has_colours: has_colours && origin.nonempty("NO_COLOR").is_none() })
+    Screen { columns, has_colours: has_colours && origin.nonempty("NO_COLOR").is_none() }
 }
 
 /// Applies `--units` and `--noconvert`.
@@ -181,6 +175,11 @@ pub fn marked_format_error(mark: Mark, error: FormatError) -> CliError {
 /// Returns whether a name is that of the one node. Published examples also use `localhost`.
 pub fn is_node(name: &str, node: &str) -> bool {
     name == node || name == "localhost"
+}
+
+/// Returns whether these users are known to exist without a look at the user database.
+pub fn are_known_at_once(users: &[String], origin: &Origin) -> bool {
+    users.iter().all(|user| user.parse::<u32>().is_ok() || *user == **origin.user)
 }
 
 /// Returns the users that do not exist, which Slurm reports before it continues.

@@ -1,17 +1,18 @@
-//! Parses plain sbatch command lines in the daemon, for the shortcut of `sbatch`
-//! (`slotd_shortcut`).
+//! Parses plain command lines in the daemon, for the shortcut of their programs (`slotd_shortcut`).
 //!
-//! A command line is plain if `sbatch` would do nothing but submit the job and print its ID.
-//! `sbatch` itself handles all others, and all errors, so that a user sees no difference.
+//! A command line of `sbatch` is plain if it does nothing but submit the job and print its ID; a
+//! query is plain if it prints a short table. The program itself handles all others, and all errors,
+//! so that a user sees no difference.
 
 use super::sbatch::{self, Sbatch, Text, number, sentence};
-use super::{clusters, now};
+use super::{clusters, now, sacct, scontrol, sinfo, squeue};
 use crate::args::origin::Origin;
-use crate::daemon::command_line::{CommandLine, Parsed};
+use crate::daemon::command_line::{CommandLine, Parsed, PlainQuery};
 use slotd_model::job::Client;
 use slotd_model::late::late;
 use slotd_model::request::MemRequest;
-use slotd_protocol::request::Submit;
+use slotd_model::rlimits::Rlimit;
+use slotd_protocol::request::{Program, Submit};
 use slotd_sys::{limits, system, user, zone};
 use std::cell::{Cell, OnceCell};
 use std::ffi::OsString;
@@ -83,13 +84,51 @@ fn names() -> Option<Names> {
 }
 
 pub fn parse(line: CommandLine) -> Parsed {
-    parse_plain(line).unwrap_or(Parsed::NotPlain)
+    let parsed = match line.program {
+        Program::Sbatch => parse_sbatch(line),
+        Program::Squeue => parse_query(line, squeue::plain),
+        Program::Sinfo => parse_query(line, sinfo::plain),
+        Program::Sacct => parse_query(line, sacct::plain),
+        Program::Scontrol => parse_query(line, scontrol::plain),
+    };
+    parsed.unwrap_or(Parsed::NotPlain)
+}
+
+/// The longest words and variables of a plain query, in bytes: a format can make its answer long,
+/// and other clients wait while the daemon prints it.
+const MOST_WORDS: usize = 1024;
+const MOST_TIME_FORMAT: usize = 64;
+
+/// Returns whether a query is too short to make its answer long.
+fn is_short(args: &[OsString], env: &[(OsString, OsString)]) -> bool {
+    let most = |name: &OsString| match name.as_encoded_bytes() {
+        b"SLURM_TIME_FORMAT" => MOST_TIME_FORMAT,
+        name if name.starts_with(b"S") => MOST_WORDS,
+        _ => usize::MAX,
+    };
+    args.iter().map(|word| word.len()).sum::<usize>() <= MOST_WORDS
+        && env.iter().all(|(name, value)| value.len() <= most(name))
 }
 
 /// Returns `None` if the command line is not plain.
-fn parse_plain(line: CommandLine) -> Option<Parsed> {
-    let CommandLine { args, env, dir, script, umask, is_on_terminal, client } = line;
-    let origin = origin(env, dir, umask, client.pid)?;
+fn parse_query(
+    line: CommandLine,
+    plain: fn(&[OsString], Origin) -> Option<PlainQuery>,
+) -> Option<Parsed> {
+    let CommandLine { args, env, dir, umask, .. } = line;
+    is_short(&args, &env).then_some(())?;
+    let origin = origin(env, dir, umask, Vec::new())?;
+    let names_clusters = clusters::may_be_named(&args, |name| origin.var_os(name).is_some());
+    (!names_clusters).then(|| plain(&args, origin))?.map(|query| Parsed::Query(Box::new(query)))
+}
+
+/// Returns `None` if the command line is not plain.
+fn parse_sbatch(line: CommandLine) -> Option<Parsed> {
+    let CommandLine { args, env, dir, script, umask, is_on_terminal, client, .. } = line;
+    dir.to_str()?;
+    let client = client?;
+    let limits = limits::propagated_by(i32::try_from(client.pid).ok()?)?;
+    let origin = origin(env, dir, umask, limits)?;
     if clusters::may_be_named(&args, |name| origin.var_os(name).is_some()) {
         return None;
     }
@@ -136,16 +175,18 @@ fn is_plain(sbatch: &Sbatch, origin: &Origin, is_on_terminal: bool) -> bool {
 
 /// Returns the origin of a client process. Returns `None` if only that process can read what it
 /// names.
-fn origin(env: Vec<(OsString, OsString)>, dir: PathBuf, umask: u32, pid: u32) -> Option<Origin> {
+fn origin(
+    env: Vec<(OsString, OsString)>,
+    dir: PathBuf,
+    umask: u32,
+    limits: Vec<(&'static str, Rlimit)>,
+) -> Option<Origin> {
     let (uid, gid) = user::current();
-    let pid = i32::try_from(pid).ok()?;
-    dir.to_str()?;
     // The daemon opens no file that a client chooses. A value that is not UTF-8 names no zone.
     let tz = env.iter().find(|(name, _)| name == "TZ").map(|(_, value)| value.to_str());
     let tz = tz.flatten().map(ToOwned::to_owned);
     tz.as_deref().is_none_or(zone::is_of_the_host).then_some(())?;
     let Names { user, group, home, shell } = names()?;
-    let limits = limits::propagated_by(pid)?;
     Some(Origin {
         cwd: late(move || dir),
         user: late(|| user),
@@ -161,15 +202,18 @@ fn origin(env: Vec<(OsString, OsString)>, dir: PathBuf, umask: u32, pid: u32) ->
         limits: late(move || limits),
         now: now(),
         tz: Rc::new(late(move || zone::of(tz.as_deref()))),
+        terminal: late(|| None),
     })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::args::choices::definition;
+    use crate::commands::COMMANDS;
     use proptest::prelude::*;
     use slotd_model::job::ClientProcess;
+    use slotd_model::view::{JobList, JobView};
+    use slotd_protocol::answer::Answer;
     use std::os::unix::ffi::OsStringExt;
 
     fn line(words: Vec<OsString>, env: Vec<(OsString, OsString)>) -> CommandLine {
@@ -183,13 +227,14 @@ mod tests {
             }),
         );
         CommandLine {
+            program: Program::Sbatch,
             args: std::iter::once("sbatch".into()).chain(words).collect(),
             env,
             dir: PathBuf::from("/work"),
             script: None,
             umask: 0o022,
             is_on_terminal: false,
-            client: ClientProcess { pid: std::process::id(), ..ClientProcess::default() },
+            client: Some(ClientProcess { pid: std::process::id(), ..ClientProcess::default() }),
         }
     }
 
@@ -248,6 +293,75 @@ mod tests {
         assert!(raw.starts_with(b"#!/bin/sh\n#SBATCH -J named\n"));
     }
 
+    #[test]
+    fn short_tables_are_plain_queries() {
+        let is_query = |program: Program, words: &str, env: &[(&str, &str)]| {
+            let env = env.iter().map(|(name, value)| (name.into(), value.into())).collect();
+            let words = words.split_whitespace().map(Into::into).collect();
+            let parsed = parse(CommandLine { program, client: None, ..line(words, env) });
+            matches!(parsed, Parsed::Query(_))
+        };
+        let (squeue, sinfo, sacct, scontrol) =
+            (Program::Squeue, Program::Sinfo, Program::Sacct, Program::Scontrol);
+        for (program, words) in [
+            (squeue, ""),
+            (squeue, "-h -j 1,2_3 -o %i|%T -S -i"),
+            (squeue, "--me -t all -l"),
+            (squeue, "-u lab,0 --start -O jobid,stdout"),
+            (sinfo, ""),
+            (sinfo, "-N -l -R -s -o %P"),
+            (sacct, "-j 1"),
+            (sacct, "-X -n -P -j 1.batch,7 -o jobid,state,maxrss"),
+            (scontrol, "show job 1"),
+            (scontrol, "-d -o show jobs 1,2"),
+        ] {
+            assert!(is_query(program, words, &[]), "{program:?} {words}");
+        }
+        for (program, words) in [
+            (squeue, "-i 1"),
+            (squeue, "-r"),
+            (squeue, "-s"),
+            (squeue, "--json"),
+            (squeue, "-o %i%!"),
+            (squeue, "-j x"),
+            (squeue, "-u other"),
+            (squeue, "-w other"),
+            (squeue, "--help"),
+            (squeue, "-M other"),
+            (sinfo, "-i 1"),
+            (sinfo, "-T"),
+            (sinfo, "--yaml"),
+            (sinfo, "-O nonsense"),
+            (sinfo, "--version"),
+            (sacct, ""),
+            (sacct, "-S now-1hour"),
+            (sacct, "-j 1 --array"),
+            (sacct, "-j 1 -D"),
+            (sacct, "-j 1 -B"),
+            (sacct, "-j 1 -u lab"),
+            (sacct, "-j 1 --json"),
+            (sacct, "-j 1 -o nonsense"),
+            (sacct, "-e"),
+            (scontrol, ""),
+            (scontrol, "show job"),
+            (scontrol, "show node"),
+            (scontrol, "--json show job 1"),
+            (scontrol, "show job x"),
+            (scontrol, "hold 1"),
+            (scontrol, "update JobId=1 Name=x"),
+        ] {
+            assert!(!is_query(program, words, &[]), "{program:?} {words}");
+        }
+        assert!(is_query(sinfo, "", &[("TZ", "Europe/Berlin"), ("SINFO_FORMAT", "%n")]));
+        assert!(!is_query(sinfo, "", &[("SLURM_CLUSTERS", "other")]));
+        assert!(!is_query(sinfo, "", &[("TZ", "/dev/tty")]));
+        for format in ["%i%9999j".to_owned(), "%i".repeat(100), "x".repeat(1025)] {
+            assert!(!is_query(squeue, "", &[("SQUEUE_FORMAT", &format)]), "{format}");
+            assert!(!is_query(squeue, &format!("-o {format}"), &[]), "{format}");
+        }
+        assert!(!is_query(sinfo, "", &[("SLURM_TIME_FORMAT", &"%255d".repeat(20))]));
+    }
+
     /// Values of many grammars, valid and invalid.
     const VALUES: [&str; 40] = [
         "",
@@ -292,8 +406,10 @@ mod tests {
         "true",
     ];
 
-    fn word() -> impl Strategy<Value = OsString> {
-        let options: Vec<String> = definition::<Sbatch>(sbatch::APPLET)
+    fn word(program: Program) -> impl Strategy<Value = OsString> {
+        let entry = COMMANDS.into_iter().find(|entry| entry.name() == program.name()).unwrap();
+        let options: Vec<String> = entry
+            .definition()
             .get_arguments()
             .flat_map(|option| {
                 let long = option.get_long().map(|name| format!("--{name}"));
@@ -317,12 +433,31 @@ mod tests {
     proptest! {
         /// A panic would end the daemon.
         #[test]
+        fn no_query_panics(
+            (program, words) in prop::sample::select(&Program::ALL[1..]).prop_flat_map(|program| {
+                (Just(program), prop::collection::vec(word(program), 0..6))
+            }),
+            variable in prop::sample::select(&["SQUEUE_FORMAT", "SINFO_FORMAT", "SACCT_FORMAT", "SLURM_TIME_FORMAT", "TZ"][..]),
+            value in word(Program::Squeue),
+        ) {
+            let first = if program == Program::Scontrol { vec!["show".into(), "job".into()] } else { Vec::new() };
+            let words = [first, words].concat();
+            let parsed =
+                parse(CommandLine { program, client: None, ..line(words, vec![(variable.into(), value)]) });
+            if let Parsed::Query(query) = parsed {
+                let jobs = vec![JobView::default()];
+                (query.print)(Answer::Jobs(JobList { jobs, ..JobList::at(now()) }));
+            }
+        }
+
+        /// The same for jobs.
+        #[test]
         fn no_command_line_panics(
-            words in prop::collection::vec(word(), 0..8),
+            words in prop::collection::vec(word(Program::Sbatch), 0..8),
             script in prop::option::of(prop::collection::vec(any::<u8>(), 0..40)),
-            lines in prop::collection::vec(word(), 0..4),
+            lines in prop::collection::vec(word(Program::Sbatch), 0..4),
             variable in prop::sample::select(&["SBATCH_ARRAY_INX", "SBATCH_BEGIN", "SBATCH_EXPORT", "TZ", "SBATCH_GRES"][..]),
-            value in word(),
+            value in word(Program::Sbatch),
             is_on_terminal in any::<bool>(),
         ) {
             let script = script.map(|tail| {

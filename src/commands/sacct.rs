@@ -12,6 +12,7 @@ use crate::args::origin::Origin;
 use crate::args::table::options;
 use crate::args::value::{Names, hosts, job_or_step, named, value};
 use crate::commands::pages::texts;
+use crate::daemon::command_line::PlainQuery;
 use clap::Args;
 use slotd_model::query::JobQuery;
 use slotd_model::view::{JobList, JobView};
@@ -301,20 +302,13 @@ fn carry_out(args: &Sacct, origin: &Origin) -> Done {
     if let Some(user) = output::unknown_users(users).first() {
         return Err(CliError::error(1, format!("Invalid user id: {user}")));
     }
-    let options = Options {
-        layout: layout(args, origin)?,
-        header: !args.noheader,
-        parsable: args.lines.separator(args.delimiter.as_deref().unwrap_or("|")),
-        rows: if args.allocations { Rows::Jobs } else { Rows::JobsAndSteps },
-        refs: &args.jobs,
-    };
+    let options = options(args, layout(args, origin)?);
     let mut out = Output::of(args, &options);
     let mut last = None;
     let query = query(args, users, &origin.host);
     let query = if let Output::Table(_) = out { for_table(query, &options) } else { query };
     ask_for_jobs(&Request::Accounting(query), |mut list| {
-        let mut ctx = ctx(origin, list.now);
-        output::units(&mut ctx, args.units, args.noconvert);
+        let ctx = list_ctx(args, &list, origin);
         arrange(args, &mut list);
         out.add(&list.jobs, &ctx)?;
         last = Some(ctx);
@@ -324,6 +318,45 @@ fn carry_out(args: &Sacct, origin: &Origin) -> Done {
         Some(ctx) => out.end(&ctx),
         None => Ok(0),
     }
+}
+
+fn options(args: &Sacct, layout: Layout) -> Options<'_> {
+    Options {
+        layout,
+        header: !args.noheader,
+        parsable: args.lines.separator(args.delimiter.as_deref().unwrap_or("|")),
+        rows: if args.allocations { Rows::Jobs } else { Rows::JobsAndSteps },
+        refs: &args.jobs,
+    }
+}
+
+fn list_ctx(args: &Sacct, list: &JobList, origin: &Origin) -> Ctx {
+    let mut ctx = ctx(origin, list.now);
+    output::units(&mut ctx, args.units, args.noconvert);
+    ctx
+}
+
+/// Returns the query of a plain command line. It names jobs: others may search the whole database.
+pub(super) fn plain(argv: &[OsString], origin: Origin) -> Option<PlainQuery> {
+    let args = parse(argv, &origin).ok()?;
+    let is_table = !args.batch_script && !args.env_vars && args.data.machine().is_none();
+    let is_short = !args.jobs.is_empty() && !args.array && !args.duplicates && !args.helpformat;
+    (is_table && is_short && args.user.is_empty() && args.group.is_empty()).then_some(())?;
+    let layout = layout(&args, &origin).ok().filter(Layout::is_small)?;
+    let request = {
+        let options = options(&args, layout.clone());
+        Request::Accounting(for_table(query(&args, &[], &origin.host), &options))
+    };
+    let print = move |answer| {
+        let Answer::Jobs(list) = answer else { return None };
+        let mut list = list.whole();
+        let ctx = list_ctx(&args, &list, &origin);
+        arrange(&args, &mut list);
+        let options = options(&args, layout);
+        let mut listing = Listing::new(&options);
+        Some(listing.add(&list.jobs, &ctx) + &listing.end(&ctx))
+    };
+    Some(PlainQuery { request, print: Box::new(print) })
 }
 
 /// Limits a query to the parts of each record that the table shows.

@@ -21,10 +21,12 @@ use crate::args::origin::Origin;
 use crate::args::table::options;
 use crate::args::value::{Parse, Why};
 use crate::commands::pages::texts;
+use crate::daemon::command_line::PlainQuery;
 use clap::Args;
 use clap::builder::{PossibleValue, StringValueParser, TypedValueParser};
 use command::{Command, Mode};
 use session::{OutputOpts, Session, bare};
+use show::Show;
 use slotd_parse::error::shown;
 use slotd_parse::suggest;
 use slotd_protocol::request::{ControlAction, Request};
@@ -292,6 +294,15 @@ pub fn run(argv: &[OsString]) -> Done {
     match (Session { output: &scontrol.output, origin: &origin }).carry_out(&scontrol.command) {
         Err(error) if scontrol.output.quiet => Ok(u8::try_from(error.exit).unwrap_or(1)),
         done => done,
+    }
+}
+
+/// Returns the query of a plain command line: of `show job`.
+pub(super) fn plain(argv: &[OsString], origin: Origin) -> Option<PlainQuery> {
+    let scontrol = parse(argv, &origin).ok()?;
+    match scontrol.command {
+        Command::Show(Show::Jobs(Some(jobs))) => show::plain_jobs(jobs, scontrol.output, origin),
+        _ => None,
     }
 }
 

@@ -12,8 +12,13 @@ use crate::args::origin::Origin;
 use crate::args::table::options;
 use crate::args::value::{Names, hosts, named, value};
 use crate::commands::pages::texts;
+use crate::daemon::command_line::PlainQuery;
 use clap::Args;
+use slotd_model::view::NodeView;
 use slotd_parse::error::shown;
+use slotd_protocol::answer::Answer;
+use slotd_protocol::request::Request;
+use slotd_render::Ctx;
 use slotd_render::field::helpformat;
 use slotd_render::sinfo::{self as render, Layout, Options, Sort, States, View, print};
 use slotd_render::time::date_line;
@@ -169,8 +174,25 @@ pub fn run(argv: &[OsString]) -> Done {
         let ctx = ctx(&origin, node.now);
         return output::print(&show::reservation_table(&node, !args.noheader, &ctx));
     }
-    let table = Table::of(&args, &origin)?;
+    let (table, unknown) = Table::of(&args, &origin)?;
+    for error in unknown {
+        output::print_error("sinfo", &error);
+    }
     output::repeat("sinfo", args.iterate, || once(&args, &table, &origin))
+}
+
+/// Returns the query of a plain command line.
+pub(super) fn plain(argv: &[OsString], origin: Origin) -> Option<PlainQuery> {
+    let args = parse(argv, &origin).ok()?;
+    let (table, unknown) = Table::of(&args, &origin).ok()?;
+    let is_other = args.reservation || args.helpformat || args.data.machine().is_some();
+    let is_small = table.layout.as_ref().is_none_or(Layout::is_small);
+    (unknown.is_empty() && !is_other && is_small && args.iterate.is_none()).then_some(())?;
+    let print = move |answer| match answer {
+        Answer::Node(node) => Some(text(&args, &table, &node, &node_ctx(&args, &node, &origin))),
+        _ => None,
+    };
+    Some(PlainQuery { request: Request::Node, print: Box::new(print) })
 }
 
 /// The layout of the lines.
@@ -182,7 +204,10 @@ struct Table {
 }
 
 impl Table {
-    fn of(args: &Sinfo, origin: &Origin) -> Result<Self, CliError> {
+    /// Returns the table with the known columns, and the errors for the unknown ones, which Slurm
+    /// only reports.
+    fn of(args: &Sinfo, origin: &Origin) -> Result<(Self, Vec<CliError>), CliError> {
+        let mut errors = Vec::new();
         let view = View {
             node: args.node,
             long: args.view == SinfoFormat::Long,
@@ -193,16 +218,13 @@ impl Table {
             SinfoFormat::Percent(text) => {
                 let (layout, unknown) =
                     render::as_known(text).map_err(|bad| marked_format_error(Mark::Bare, bad))?;
-                unknown.into_iter().for_each(|bad| {
-                    output::print_error("sinfo", &marked_format_error(Mark::Bare, bad))
-                });
+                errors =
+                    unknown.into_iter().map(|bad| marked_format_error(Mark::Bare, bad)).collect();
                 (Some(layout), false)
             }
             SinfoFormat::Fields(text) => {
                 let (layout, unknown) = render::long(text);
-                unknown
-                    .into_iter()
-                    .for_each(|bad| output::print_error("sinfo", &format_error(bad)));
+                errors = unknown.into_iter().map(format_error).collect();
                 (Some(layout), false)
             }
             SinfoFormat::Reasons => (None, false),
@@ -218,7 +240,7 @@ impl Table {
             .flat_map(|text| text.split(','))
             .filter(|key| !key.trim_start().starts_with('#'));
         let sort = Sort::parse(&keys.collect::<Vec<_>>().join(",")).map_err(format_error)?;
-        Ok(Table { layout, one_line, sort })
+        Ok((Table { layout, one_line, sort }, errors))
     }
 
     /// Whether a line with the date comes first. Slurm prints one above its own views with `-l`,
@@ -233,19 +255,29 @@ impl Table {
 
 fn once(args: &Sinfo, table: &Table, origin: &Origin) -> Done {
     let node = ask_node()?;
+    let ctx = node_ctx(args, &node, origin);
+    match args.data.machine() {
+        Some(machine) => output::print_machine(json::nodes(&node, &ctx), machine),
+        None => output::print(&text(args, table, &node, &ctx)),
+    }
+}
+
+fn node_ctx(args: &Sinfo, node: &NodeView, origin: &Origin) -> Ctx {
     let mut ctx = ctx(origin, node.now);
     output::units(&mut ctx, None, args.noconvert);
-    if let Some(machine) = args.data.machine() {
-        return output::print_machine(json::nodes(&node, &ctx), machine);
-    }
-    let in_state = args.states.is_empty() || args.states.iter().any(|states| states.hold(&node));
+    ctx
+}
+
+/// Returns the lines of the table.
+fn text(args: &Sinfo, table: &Table, node: &NodeView, ctx: &Ctx) -> String {
+    let in_state = args.states.is_empty() || args.states.iter().any(|states| states.hold(node));
     let named = args
         .nodes
         .as_ref()
         .is_none_or(|names| names.iter().any(|name| output::is_node(name, &node.host.name)));
-    let mut text = if table.is_dated(args) { date_line(&ctx) } else { String::new() };
-    match &table.layout {
-        None => text.push_str(&render::reasons(&node, !args.noheader, args.long, &ctx)),
+    let date = if table.is_dated(args) { date_line(ctx) } else { String::new() };
+    let lines = match &table.layout {
+        None => render::reasons(node, !args.noheader, args.long, ctx),
         Some(layout) => {
             let options = Options {
                 header: !args.noheader,
@@ -256,8 +288,8 @@ fn once(args: &Sinfo, table: &Table, origin: &Origin) -> Done {
                 shows_node: named && in_state && !args.dead,
                 ..Options::new(layout.clone())
             };
-            text.push_str(&print(&node, &options, &ctx));
+            print(node, &options, ctx)
         }
-    }
-    output::print(&text)
+    };
+    date + &lines
 }

@@ -12,12 +12,14 @@ use crate::args::origin::Origin;
 use crate::args::table::options;
 use crate::args::value::{Names, hosts, job, named, value};
 use crate::commands::pages::texts;
+use crate::daemon::command_line::PlainQuery;
 use clap::Args;
 use slotd_model::query::{JobQuery, names_record};
-use slotd_model::view::JobList;
+use slotd_model::view::{JobList, JobView};
 use slotd_model::{JobId, JobRef, JobState, Refusal, Timestamp};
 use slotd_parse::error::shown;
 use slotd_parse::states::StateFilter;
+use slotd_protocol::answer::Answer;
 use slotd_protocol::request::Request;
 use slotd_render::field::{Need, helpformat};
 use slotd_render::layout;
@@ -229,8 +231,33 @@ pub fn run(argv: &[OsString]) -> Done {
     {
         return Err(CliError::error(1, format!("Invalid node name {name}")));
     }
-    let table = Table::of(&args, default_columns(&origin))?;
+    let (table, unknown) = Table::of(&args, default_columns(&origin))?;
+    for error in unknown {
+        report!("squeue: error: {error}");
+    }
     output::repeat("squeue", args.iterate, || once(&args, &table, &origin))
+}
+
+/// Returns the query of a plain command line.
+pub(super) fn plain(argv: &[OsString], origin: Origin) -> Option<PlainQuery> {
+    let args = parse(argv, &origin).ok()?;
+    let (table, unknown) = Table::of(&args, default_columns(&origin)).ok()?;
+    let is_long = args.iterate.is_some() || args.array || args.helpformat;
+    let is_known = output::are_known_at_once(&args.user, &origin)
+        && args.nodelist.iter().flatten().all(|name| output::is_node(name, &origin.host));
+    let is_of_jobs = matches!(&table, Table::Jobs { layout, .. } if layout.is_small());
+    (is_of_jobs && unknown.is_empty() && !is_long && is_known).then_some(())?;
+    let request = Request::Jobs(query(&args, &table, origin.now));
+    let print = move |answer| {
+        let (Table::Jobs { layout, sort }, Answer::Jobs(list)) = (&table, answer) else {
+            return None;
+        };
+        let shown = listing(&args, layout, sort);
+        let mut rows = Rows { args: &args, origin: &origin, shown, unknown: Vec::new(), ctx: None };
+        rows.add(list);
+        rows.end(&table).ok()
+    };
+    Some(PlainQuery { request, print: Box::new(print) })
 }
 
 /// The layout of the rows.
@@ -240,44 +267,36 @@ enum Table {
     Machine(Machine),
 }
 
-/// Reports unknown names and codes, as Slurm does, and returns the layout with the known columns.
-fn report_unknown<L>((layout, unknown): (L, Vec<FormatError>)) -> L {
-    for error in unknown {
-        report!("squeue: error: {error}");
-    }
-    layout
-}
-
 impl Table {
-    fn of(args: &Squeue, columns: Columns) -> Result<Self, CliError> {
+    /// Returns the table with the known columns, and the unknown names and codes, which Slurm only
+    /// reports.
+    fn of(args: &Squeue, columns: Columns) -> Result<(Self, Vec<FormatError>), CliError> {
         if let Some(machine) = args.data.machine() {
-            return Ok(Table::Machine(machine));
+            return Ok((Table::Machine(machine), Vec::new()));
         }
         if args.by_step {
-            let layout = match &args.columns {
-                Format::Default => Ok(render::default_layout()),
-                Format::Percent(text) => Ok(report_unknown(layout::Layout::codes_as_known(text))),
-                Format::Fields(text) => Ok(report_unknown(layout::Layout::long_as_known(text))),
+            let (layout, unknown) = match &args.columns {
+                Format::Default => (render::default_layout(), Vec::new()),
+                Format::Percent(text) => layout::Layout::codes_as_known(text),
+                Format::Fields(text) => layout::Layout::long_as_known(text),
             };
-            return layout.map(Table::Steps).map_err(format_error);
+            return Ok((Table::Steps(layout), unknown));
         }
         let view = match (args.start, args.long) {
             (true, _) => View::Start,
             (false, true) => View::Long,
             (false, false) => View::Default,
         };
-        let layout = match &args.columns {
-            Format::Default => view.layout(columns),
-            Format::Percent(text) => {
-                report_unknown(Layout::parse_as_known(text).map_err(format_error)?)
-            }
-            Format::Fields(text) => report_unknown(Layout::long_as_known(text)),
+        let (layout, unknown) = match &args.columns {
+            Format::Default => (view.layout(columns), Vec::new()),
+            Format::Percent(text) => Layout::parse_as_known(text).map_err(format_error)?,
+            Format::Fields(text) => Layout::long_as_known(text),
         };
         let sort = match &args.sort {
             Some(text) => Sort::parse(text).map_err(format_error)?,
             None => view.sort(),
         };
-        Ok(Table::Jobs { layout, sort })
+        Ok((Table::Jobs { layout, sort }, unknown))
     }
 
     /// Whether a line with the date comes first. Slurm prints one above its own tables with `-l`,
@@ -374,50 +393,66 @@ fn once(args: &Squeue, table: &Table, origin: &Origin) -> Done {
         report!("squeue: error: Invalid user: {user}\n");
     }
     let request = Request::Jobs(query(args, table, super::now()));
-    let header = !args.noheader;
-    let (listing, ctx) = match table {
+    let shown = match table {
         Table::Machine(machine) => return document(args, *machine, &request, origin),
-        Table::Steps(layout) => {
-            let mut jobs = Vec::new();
-            let ctx = ask_for_parts(args, &request, origin, |part, _| {
-                jobs = part.after(std::mem::take(&mut jobs)).jobs;
-            })?;
-            (print_steps(&jobs, layout, header, &ctx), ctx)
-        }
-        Table::Jobs { layout, sort } => {
-            let (layout, sort) = (layout.clone(), sort.clone());
-            let options = Options { layout, header, each_task: args.array, sort, refs: &args.jobs };
-            let mut listing = Listing::new(options);
-            let ctx = ask_for_parts(args, &request, origin, |part, ctx| {
-                listing.forget(&part.changed);
-                listing.add(part.jobs, ctx);
-                listing.add_brief(part.brief, ctx);
-            })?;
-            (listing.end(&ctx), ctx)
-        }
+        Table::Steps(layout) => Shown::Steps(layout, Vec::new()),
+        Table::Jobs { layout, sort } => listing(args, layout, sort),
     };
-    let date = if table.is_dated(args) { date_line(&ctx) } else { String::new() };
-    output::print(&(date + &listing))
-}
-
-/// Queries the jobs and passes them on in parts. All parts are shown as of the time of the first.
-fn ask_for_parts(
-    args: &Squeue,
-    request: &Request,
-    origin: &Origin,
-    mut take: impl FnMut(JobList, &Ctx),
-) -> Result<Ctx, CliError> {
-    let mut unknown = Vec::new();
-    let mut first: Option<Ctx> = None;
-    ask_for_lists(request, |mut list| {
-        choose_steps(args, &mut list);
-        unknown.append(&mut list.unknown);
-        let ctx = first.get_or_insert_with(|| ctx(origin, list.now));
-        take(list, ctx);
+    let mut rows = Rows { args, origin, shown, unknown: Vec::new(), ctx: None };
+    ask_for_lists(&request, |list| {
+        rows.add(list);
         Ok(())
     })?;
-    refuse_unknown(args, &unknown)?;
-    Ok(first.unwrap_or_else(|| ctx(origin, super::now())))
+    output::print(&rows.end(table)?)
+}
+
+/// The rows of a table, whose records arrive in parts. All parts are shown as of the time of the
+/// first.
+struct Rows<'a> {
+    args: &'a Squeue,
+    origin: &'a Origin,
+    shown: Shown<'a>,
+    /// The IDs named in the query that do not exist.
+    unknown: Vec<JobId>,
+    ctx: Option<Ctx>,
+}
+
+enum Shown<'a> {
+    Jobs(Box<Listing<'a>>),
+    Steps(&'a layout::Layout<Steps>, Vec<JobView>),
+}
+
+fn listing<'a>(args: &'a Squeue, layout: &Layout, sort: &Sort) -> Shown<'a> {
+    let (layout, sort, header) = (layout.clone(), sort.clone(), !args.noheader);
+    let options = Options { layout, header, each_task: args.array, sort, refs: &args.jobs };
+    Shown::Jobs(Box::new(Listing::new(options)))
+}
+
+impl Rows<'_> {
+    fn add(&mut self, mut list: JobList) {
+        choose_steps(self.args, &mut list);
+        self.unknown.append(&mut list.unknown);
+        let ctx = self.ctx.get_or_insert_with(|| ctx(self.origin, list.now));
+        match &mut self.shown {
+            Shown::Jobs(listing) => {
+                listing.forget(&list.changed);
+                listing.add(list.jobs, ctx);
+                listing.add_brief(list.brief, ctx);
+            }
+            Shown::Steps(_, jobs) => *jobs = list.after(std::mem::take(jobs)).jobs,
+        }
+    }
+
+    fn end(self, table: &Table) -> Result<String, CliError> {
+        refuse_unknown(self.args, &self.unknown)?;
+        let ctx = self.ctx.unwrap_or_else(|| ctx(self.origin, super::now()));
+        let date = if table.is_dated(self.args) { date_line(&ctx) } else { String::new() };
+        let rows = match self.shown {
+            Shown::Jobs(listing) => listing.end(&ctx),
+            Shown::Steps(layout, jobs) => print_steps(&jobs, layout, !self.args.noheader, &ctx),
+        };
+        Ok(date + &rows)
+    }
 }
 
 /// Removes steps that were not requested, since a query selects only jobs.
@@ -448,7 +483,7 @@ mod tests {
 
     fn asked(words: &[&str]) -> JobQuery {
         let squeue = read(words);
-        let Ok(table) = Table::of(&squeue, Columns::Own) else { panic!("{words:?}") };
+        let Ok((table, _)) = Table::of(&squeue, Columns::Own) else { panic!("{words:?}") };
         query(&squeue, &table, Timestamp::from_secs(1_000_000))
     }
 
@@ -550,7 +585,7 @@ mod tests {
             (&["-i", "1", "--json"], Columns::Own, false),
         ] {
             let squeue = read(words);
-            let Ok(table) = Table::of(&squeue, columns) else { panic!("{words:?}") };
+            let Ok((table, _)) = Table::of(&squeue, columns) else { panic!("{words:?}") };
             assert_eq!(table.is_dated(&squeue), dated, "{words:?} {columns:?}");
         }
     }

@@ -1,29 +1,46 @@
-//! Plain `sbatch` command lines, which the daemon parses for the shortcut of `sbatch`.
+//! Plain command lines, which the daemon parses for the shortcut of their programs.
 
 use slotd_model::JobId;
 use slotd_model::job::ClientProcess;
-use slotd_protocol::request::Submit;
+use slotd_protocol::answer::Answer;
+use slotd_protocol::request::{Program, Request, Submit};
 use std::ffi::OsString;
+use std::fmt;
 use std::path::PathBuf;
 
 /// A command line and its process.
 #[derive(Debug)]
 pub struct CommandLine {
+    pub program: Program,
     /// Including the name of the program.
     pub args: Vec<OsString>,
     pub env: Vec<(OsString, OsString)>,
-    /// The working directory.
+    /// The working directory. Only that of a submission is known.
     pub dir: PathBuf,
     /// The script, once the client was asked for it.
     pub script: Option<Vec<u8>>,
     pub umask: u32,
     /// Standard error is a terminal.
     pub is_on_terminal: bool,
-    pub client: ClientProcess,
+    /// The process of a submission.
+    pub client: Option<ClientProcess>,
 }
 
 /// Returns what `sbatch` prints for a submitted job.
 pub type Printed = fn(JobId) -> String;
+
+/// A query, and what its program prints for the answer.
+pub struct PlainQuery {
+    pub request: Request,
+    /// Returns `None` if the program would fail, or print anything to standard error.
+    pub print: Box<dyn FnOnce(Answer) -> Option<String>>,
+}
+
+impl fmt::Debug for PlainQuery {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PlainQuery").field("request", &self.request).finish_non_exhaustive()
+    }
+}
 
 /// A parsed command line.
 #[derive(Debug)]
@@ -35,11 +52,12 @@ pub enum Parsed {
         raw: Vec<u8>,
         printed: Printed,
     },
+    Query(Box<PlainQuery>),
     /// The script with this path is needed.
     ScriptWanted(PathBuf),
-    /// Only `sbatch` itself can handle it, for example because it is invalid.
+    /// Only the program itself can handle it, for example because it is invalid.
     NotPlain,
 }
 
 /// Parses a command line. It opens no file that the command line names.
-pub type ParseSbatch = fn(CommandLine) -> Parsed;
+pub type ParsePlain = fn(CommandLine) -> Parsed;

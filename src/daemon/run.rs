@@ -7,7 +7,7 @@
 
 use crate::actors::messages::ProbeGpus;
 use crate::actors::{GpuInventoryActor, Readers};
-use crate::daemon::command_line::ParseSbatch;
+use crate::daemon::command_line::ParsePlain;
 use crate::daemon::core_config::{self, core_config};
 use crate::daemon::detached;
 use crate::daemon::error::{DaemonError, failed, unusable};
@@ -49,7 +49,7 @@ use tokio::time::timeout;
 pub fn run(
     root: PathBuf,
     sources: Result<Sources, SourcesError>,
-    parser: ParseSbatch,
+    parser: ParsePlain,
 ) -> Result<(), DaemonError> {
     memory::return_large();
     let handed = listener::handed_over(&Paths::new(&root));
@@ -65,7 +65,7 @@ pub fn run(
 fn start(
     root: PathBuf,
     sources: Result<Sources, SourcesError>,
-    parser: ParseSbatch,
+    parser: ParsePlain,
     handed: Option<UnixListener>,
 ) -> Result<(), DaemonError> {
     let sources = sources?;
@@ -134,7 +134,7 @@ fn runtime() -> io::Result<tokio::runtime::Runtime> {
 struct Opened {
     settings: Settings,
     sources: Sources,
-    parser: ParseSbatch,
+    parser: ParsePlain,
     store: Store,
     readers: Vec<Reader>,
     last_commit: Option<Timestamp>,

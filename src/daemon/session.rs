@@ -8,7 +8,7 @@ use crate::actors::messages::*;
 use crate::actors::news::NewsSender;
 use crate::actors::{GpuInventoryActor, Readers, SchedulerActor, StoreActor};
 use crate::daemon::answers::{Answers, Reply};
-use crate::daemon::command_line::ParseSbatch;
+use crate::daemon::command_line::ParsePlain;
 use crate::daemon::history::History;
 use crate::daemon::host_watch::HostWatch;
 use crate::daemon::machine_watch::MachineWatch;
@@ -41,7 +41,7 @@ use tokio::time::timeout;
 mod changes;
 mod crontab;
 mod lists;
-mod sbatch;
+mod plain;
 mod site;
 mod source;
 mod submit;
@@ -60,7 +60,7 @@ pub struct Hub {
     pub config: RefCell<Vec<(String, String)>>,
     pub settings: Arc<Settings>,
     pub sources: Arc<Sources>,
-    pub parser: ParseSbatch,
+    pub parser: ParsePlain,
     pub clock: fn() -> Timestamp,
     /// Identifies requests for steps while they wait.
     pub next_ticket: Cell<u64>,
@@ -242,13 +242,13 @@ impl Session {
                 pid: std::process::id(),
             }),
             Request::Submit(submit) => return self.submit(*submit, raw, None).await,
-            Request::Sbatch(ask) => return self.sbatch(ask, raw).await,
+            Request::Plain(command) => return self.plain_command(command, raw).await,
             Request::SubmitMany(many) => return self.submit_many(many, raw).await,
             Request::Crontab => return self.crontab().await,
             Request::InstallCrontab(crontab) => return self.install_crontab(crontab, raw).await,
             Request::RemoveCrontab => return self.remove_crontab().await,
-            Request::Jobs(query) => return self.jobs(query).await,
-            Request::Accounting(query) => return self.accounting(query).await,
+            Request::Jobs(query) => return self.jobs(query, usize::MAX).await,
+            Request::Accounting(query) => return self.accounting(query, usize::MAX).await,
             Request::Usage(ask) => return self.usage(ask).await,
             Request::Source { job, with_diff } => return self.source(job, with_diff).await,
             Request::OverTime(jobs) => return self.over_time(jobs).await,
@@ -256,7 +256,7 @@ impl Session {
                 Ok(spans) => plain(Answer::HostOverTime { now: (hub.clock)(), spans }),
                 Err(why) => refused(Refusal::Database(why.to_string())),
             },
-            Request::Node => plain(Answer::Node(Box::new(hub.scheduler.send(QueryNode).await?))),
+            Request::Node => return self.node().await,
             Request::Config => plain(Answer::Config(hub.config.borrow().clone())),
             Request::Reconfigure => return self.reconfigure().await,
             Request::UpdatePartition { name, settings } => {
@@ -317,6 +317,11 @@ impl Session {
             Request::BatchScript(job) => return self.batch_text(job, |texts| texts.script).await,
             Request::BatchEnv(job) => return self.batch_text(job, |texts| texts.env).await,
         })
+    }
+
+    async fn node(&self) -> Replied {
+        let node = self.hub.scheduler.send(QueryNode).await?;
+        Ok(plain(Answer::Node(Box::new(node))))
     }
 
     async fn diagnostics(&self, reset: bool) -> Replied {

@@ -20,7 +20,7 @@ use crate::actors::{
     GpuInventoryActor, NotifierActor, ReaderActor, Readers, SchedulerActor, StoreActor,
 };
 use crate::daemon::answers::Answers;
-use crate::daemon::command_line::ParseSbatch;
+use crate::daemon::command_line::ParsePlain;
 use crate::daemon::core_config;
 use crate::daemon::history::{self, History, Keep};
 use crate::daemon::host_watch::HostWatch;
@@ -57,7 +57,7 @@ use tokio::sync::{Semaphore, watch};
 pub struct Parts {
     pub settings: Settings,
     pub sources: Sources,
-    pub parser: ParseSbatch,
+    pub parser: ParsePlain,
     pub paths: Paths,
     pub launcher: Launcher,
     pub mark: LaunchMark,

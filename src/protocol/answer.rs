@@ -21,12 +21,13 @@ pub enum Answer {
     Submitted {
         job: JobId,
     },
-    /// The job of a plain `sbatch` was submitted. The raw part is what `sbatch` prints.
+    /// A plain command line was carried out. The raw part is what the program prints, at most
+    /// [`MOST_PRINTED`](crate::request::MOST_PRINTED) bytes.
     Printed,
     /// The job of a plain `sbatch` was not submitted, because the script is needed. The raw part is
     /// its path, with a final zero byte.
     ScriptWanted,
-    /// The command line is not plain: nothing was submitted, and `sbatch` has to parse it.
+    /// The command line is not plain: nothing was submitted, and the program has to run.
     NotPlain,
     /// In the order of the submitted jobs.
     SubmittedMany(Vec<Result<JobId, Refusal>>),

@@ -13,7 +13,7 @@ use slotd_model::{JobId, JobRef, JobRequest, Step, StepId, StepRequest, Timestam
 use std::path::PathBuf;
 
 /// A request. The raw part of its frame is empty except for [`Request::Submit`],
-/// [`Request::Sbatch`], [`Request::SubmitMany`], [`Request::InstallCrontab`] and [`Request::LaunchStep`].
+/// [`Request::Plain`], [`Request::SubmitMany`], [`Request::InstallCrontab`] and [`Request::LaunchStep`].
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub enum Request {
     /// Check whether the daemon is running. Answered by `Pong`.
@@ -21,10 +21,10 @@ pub enum Request {
     /// Submit a job. Raw part: the script (`script_len` bytes), then the environment (`KEY=VALUE\0`
     /// entries).
     Submit(Box<Submit>),
-    /// Submit the job of a plain `sbatch` command line, which the daemon parses. Raw part: the
-    /// words of the command line and the environment, each with a final zero byte, then the path of
-    /// the working directory, then the script. Answered by `Printed`, `ScriptWanted` or `NotPlain`.
-    Sbatch(PlainSbatch),
+    /// Carry out a plain command line, which the daemon parses. Raw part: the words of the command
+    /// line and the environment, each with a final zero byte, then the path of the working
+    /// directory, then the script. Answered by `Printed`, `ScriptWanted` or `NotPlain`.
+    Plain(PlainCommand),
     /// Submit many batch jobs. Raw part: the environment that they share (`env_len` bytes), then
     /// their scripts in the same order.
     SubmitMany(SubmitMany),
@@ -156,6 +156,12 @@ pub enum Request {
     },
 }
 
+/// The types of the requests that plain command lines stand for.
+const SUBMIT: (&str, u32) = ("REQUEST_SUBMIT_BATCH_JOB", 4003);
+const JOBS: (&str, u32) = ("REQUEST_JOB_INFO", 2003);
+const NODE: (&str, u32) = ("REQUEST_NODE_INFO", 2007);
+const ACCOUNTING: (&str, u32) = ("DBD_GET_JOBS_COND", 1444);
+
 impl Request {
     /// Returns whether `may` accepts every user whose script or command this request starts.
     /// Requests that start none pass.
@@ -179,13 +185,14 @@ impl Request {
             Request::Ping => ("REQUEST_PING", 1008),
             Request::Submit(submit) if submit.test_only => ("REQUEST_JOB_WILL_RUN", 4012),
             Request::Submit(submit) if submit.client.holds => ("REQUEST_RESOURCE_ALLOCATION", 4001),
-            Request::Submit(_) | Request::Sbatch(_) => ("REQUEST_SUBMIT_BATCH_JOB", 4003),
+            Request::Submit(_) => SUBMIT,
+            Request::Plain(command) => command.program.message_type(),
             Request::SubmitMany(_) => ("REQUEST_SUBMIT_BATCH_JOBS", 9007),
             Request::Crontab => ("REQUEST_CRONTAB", 2200),
             Request::InstallCrontab(_) | Request::RemoveCrontab => ("REQUEST_UPDATE_CRONTAB", 2202),
-            Request::Jobs(_) => ("REQUEST_JOB_INFO", 2003),
-            Request::Accounting(_) => ("DBD_GET_JOBS_COND", 1444),
-            Request::Node => ("REQUEST_NODE_INFO", 2007),
+            Request::Jobs(_) => JOBS,
+            Request::Accounting(_) => ACCOUNTING,
+            Request::Node => NODE,
             Request::Config => ("REQUEST_BUILD_INFO", 2001),
             Request::Reconfigure => ("REQUEST_RECONFIGURE", 1003),
             Request::UpdatePartition { .. } => ("REQUEST_UPDATE_PARTITION", 3005),
@@ -253,19 +260,63 @@ pub struct Submit {
     /// request was carried out, only the answer is repeated.
     #[serde(default)]
     pub again: bool,
-    /// The first request was an [`Request::Sbatch`], for which the daemon identified the client.
+    /// The first request was a [`Request::Plain`], for which the daemon identified the client.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub after_shortcut: bool,
 }
 
-/// The largest command line of a [`PlainSbatch`] with its environment, in bytes, and the most words.
+/// The largest command line of a [`PlainCommand`] with its environment, in bytes, and the most words.
 /// Other clients wait while the daemon parses them.
 pub const MOST_PLAIN_BYTES: usize = 64 << 10;
 pub const MOST_PLAIN_ARGS: usize = 64;
 
-/// A plain `sbatch` command line, and facts about its process that the daemon cannot read.
+/// The longest text that a plain command line prints, in bytes.
+pub const MOST_PRINTED: usize = 8 << 10;
+
+/// A program with plain command lines.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Program {
+    #[serde(rename = "sbatch")]
+    Sbatch,
+    #[serde(rename = "squeue")]
+    Squeue,
+    #[serde(rename = "sinfo")]
+    Sinfo,
+    #[serde(rename = "sacct")]
+    Sacct,
+    #[serde(rename = "scontrol")]
+    Scontrol,
+}
+
+impl Program {
+    pub const ALL: [Program; 5] =
+        [Program::Sbatch, Program::Squeue, Program::Sinfo, Program::Sacct, Program::Scontrol];
+
+    pub const fn name(self) -> &'static str {
+        match self {
+            Program::Sbatch => "sbatch",
+            Program::Squeue => "squeue",
+            Program::Sinfo => "sinfo",
+            Program::Sacct => "sacct",
+            Program::Scontrol => "scontrol",
+        }
+    }
+
+    /// Returns the type of the request that the program itself would send.
+    fn message_type(self) -> (&'static str, u32) {
+        match self {
+            Program::Sbatch => SUBMIT,
+            Program::Squeue | Program::Scontrol => JOBS,
+            Program::Sinfo => NODE,
+            Program::Sacct => ACCOUNTING,
+        }
+    }
+}
+
+/// A plain command line, and facts about its process that the daemon cannot read.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct PlainSbatch {
+pub struct PlainCommand {
+    pub program: Program,
     /// The number of words of the command line, including the name of the program.
     pub args: usize,
     pub words_len: usize,

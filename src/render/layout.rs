@@ -223,6 +223,13 @@ impl<T: Table> Layout<T> {
         self.style == Style::Barred
     }
 
+    /// Returns whether a row has few columns and, except for long values, few bytes.
+    pub fn is_small(&self) -> bool {
+        let len = |column: &Column| column.width + column.after.len();
+        let row: usize = self.columns.iter().map(len).sum();
+        self.columns.len() <= 64 && self.lead.len() + row <= 4096
+    }
+
     /// Returns whether one of the columns has this need.
     pub fn needs(&self, need: Need) -> bool {
         self.columns.iter().any(|column| T::fields()[column.field].need == need)
@@ -469,6 +476,14 @@ mod tests {
     #[test]
     fn an_absurd_width_does_not_fill_the_memory() {
         assert_eq!(row(&codes("%99999999999999999999i|%4000000000i"), "1"), "1|1\n");
+    }
+
+    #[test]
+    fn wide_or_many_columns_are_not_small() {
+        assert!(codes("%i|%20j").is_small() && !codes("%i|%65535j").is_small());
+        assert!(codes(&"%i".repeat(64)).is_small() && !codes(&"%i".repeat(65)).is_small());
+        let text = "x".repeat(4096);
+        assert!(codes(&text).is_small() && !codes(&format!("{text}%iy")).is_small());
     }
 
     #[test]

@@ -4,8 +4,10 @@
 #[cfg(has_shortcut)]
 use crate::process::Process;
 #[cfg(has_shortcut)]
-use crate::submit;
+use crate::{query, submit};
 use core::arch::global_asm;
+#[cfg(has_shortcut)]
+use slotd_protocol::request::Program;
 
 // The program as if there were no shortcut.
 #[cfg(not(has_shortcut))]
@@ -29,14 +31,19 @@ global_asm!(
     begin = sym begin,
 );
 
-/// Submits the job and exits, or returns if the program has to run.
+/// Does what the program is asked for and exits, or returns if the program has to run.
 ///
 /// # Safety
 /// `stack` must be the stack pointer at the start of the process.
 #[cfg(has_shortcut)]
 unsafe extern "C" fn begin(stack: *const usize) {
     // SAFETY: as required of the caller.
-    if let Some(process) = unsafe { Process::of(stack) } {
-        submit::run(&process);
+    if let Some(process) = unsafe { Process::of(stack) }.filter(Process::asks_daemon) {
+        match process.program {
+            Program::Sbatch => submit::run(&process),
+            Program::Squeue | Program::Sinfo | Program::Sacct | Program::Scontrol => {
+                query::run(&process);
+            }
+        }
     }
 }

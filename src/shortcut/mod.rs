@@ -1,17 +1,18 @@
-//! The shortcut of `sbatch`: submits a plain job before the C library of the program has started.
+//! The shortcut of common commands: submits a plain job, or prints the answer to a plain query,
+//! before the C library of the program has started.
 //!
 //! A static program of the C library executes some 40 CPUID instructions at start, each of which a
-//! virtual machine emulates in 4 µs, and `sbatch` then touches 100 pages of code and data. Both
-//! take longer than the submission itself. So the program starts here ([`entry`]). If it was
-//! invoked as `sbatch`, the shortcut sends the daemon the command line, the environment and the
-//! working directory as they are, the daemon parses them with the code of `sbatch`, and the
-//! shortcut prints the answer.
+//! virtual machine emulates in 4 µs, and a command then touches 100 pages of code and data. Both
+//! take longer than the submission or the query itself. So the program starts here ([`entry`]). If
+//! it was invoked as `sbatch`, `squeue`, `sinfo`, `sacct` or `scontrol`, the shortcut sends the
+//! daemon the command line, the environment and the working directory as they are, the daemon
+//! parses them with the code of the program, and the shortcut prints the answer.
 //!
-//! Everything unusual is left to `sbatch` itself, in the same process: the shortcut returns, and
+//! Everything unusual is left to the program itself, in the same process: the shortcut returns, and
 //! the C library starts as in any other program. Until then nothing is lost: the shortcut has read
 //! no input, printed nothing, and closed its connection. If it cannot know whether the daemon has
-//! accepted the job, `sbatch` learns so from [`attempt`] and repeats the submission, which the
-//! daemon recognizes by the process. If the answer cannot be printed, `sbatch` reports that.
+//! accepted a job, `sbatch` learns so from [`attempt`] and repeats the submission, which the daemon
+//! recognizes by the process. If the answer cannot be printed, the program reports that.
 //!
 //! No function of the C library works yet: they are called through addresses that its start fills
 //! in. This includes those that the compiler calls itself, to copy, fill and compare memory, so
@@ -24,6 +25,8 @@
 
 use core::sync::atomic::{AtomicU8, Ordering};
 
+#[cfg(has_shortcut)]
+mod ask;
 #[cfg(target_arch = "x86_64")]
 mod entry;
 #[cfg(has_shortcut)]
@@ -31,11 +34,13 @@ mod kernel;
 #[cfg(has_shortcut)]
 mod process;
 #[cfg(has_shortcut)]
+mod query;
+#[cfg(has_shortcut)]
 mod submit;
 #[cfg(has_shortcut)]
 mod text;
 
-/// The outcome of the shortcut.
+/// The outcome of the shortcut of `sbatch`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Attempt {
     /// It submitted nothing.

@@ -2,10 +2,11 @@
 
 use crate::text::{after, file_name, is_same};
 use core::slice::from_raw_parts;
-use slotd_protocol::request::{MOST_PLAIN_ARGS, MOST_PLAIN_BYTES};
+use slotd_protocol::request::{MOST_PLAIN_ARGS, MOST_PLAIN_BYTES, Program};
 
-/// An `sbatch` process.
+/// A process of a program that has plain command lines.
 pub(crate) struct Process {
+    pub(crate) program: Program,
     /// The arguments and then the environment, each with its final zero byte.
     pub(crate) words: &'static [u8],
     /// The number of arguments, including the name of the program.
@@ -14,7 +15,7 @@ pub(crate) struct Process {
 }
 
 impl Process {
-    /// Returns the process if it was invoked as `sbatch` and is not unusually large.
+    /// Returns the process if it was invoked as one of these programs and is not unusually large.
     ///
     /// # Safety
     /// `stack` must be the stack pointer at the start of the process.
@@ -25,9 +26,12 @@ impl Process {
         unsafe {
             let args = *stack;
             let first = stack.add(1).cast::<*const u8>();
-            if args == 0 || !is_same(file_name(string(*first)), b"sbatch") {
+            if args == 0 {
                 return None;
             }
+            let name = file_name(string(*first));
+            let is_meant = |program: &Program| is_same(program.name().as_bytes(), name);
+            let program = Program::ALL.into_iter().find(is_meant)?;
             let variables = first.add(args + 1);
             let mut end = *first;
             for start in strings(first).chain(strings(variables)) {
@@ -40,8 +44,32 @@ impl Process {
             }
             let len = (end as usize).wrapping_sub(*first as usize);
             let is_usual = args <= MOST_PLAIN_ARGS && len <= MOST_PLAIN_BYTES;
-            is_usual.then(|| Process { words: from_raw_parts(*first, len), args, variables })
+            let words = from_raw_parts(*first, len);
+            is_usual.then_some(Process { program, words, args, variables })
         }
+    }
+
+    /// Returns whether the program may need the daemon of this host and nothing else. It must not
+    /// wait for a daemon that hangs if it only prints its version or asks another cluster.
+    pub(crate) fn asks_daemon(&self) -> bool {
+        const OTHERS: [&[u8]; 6] = [b"--help", b"--vers", b"--usage", b"-V", b"-M", b"--clu"];
+        let is_other = |word: &[u8]| OTHERS.into_iter().any(|start| after(word, start).is_some());
+        let clusters = [&b"SLURM_CLUSTERS="[..], b"SBATCH_CLUSTERS="];
+        let names_others = self.arguments().any(is_other)
+            || clusters.into_iter().any(|name| self.variable(name).is_some());
+        !names_others && (self.program != Program::Scontrol || self.shows_jobs())
+    }
+
+    /// Returns whether the words are `show job` or alike, after any options.
+    fn shows_jobs(&self) -> bool {
+        let mut words = self.arguments().filter(|word| word.first() != Some(&b'-'));
+        let is_show = words.next().is_some_and(|word| is_same(word, b"show"));
+        is_show && words.next().is_some_and(|word| after(word, b"job").is_some())
+    }
+
+    /// Returns the arguments after the name of the program.
+    fn arguments(&self) -> impl Iterator<Item = &'static [u8]> {
+        self.words.split(|byte| *byte == 0).take(self.args).skip(1)
     }
 
     /// Returns a variable, or `None` if it is unset or empty. The name includes the `=`.
@@ -114,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn only_sbatch_of_a_usual_size_is_accepted() {
+    fn only_known_programs_of_a_usual_size_are_accepted() {
         let args = ["/usr/bin/sbatch", "--wrap", "true"];
         let process = read(&args, &["HOME=/root", "EMPTY=", "HOME=/other"]).unwrap();
         assert_eq!(
@@ -123,11 +151,45 @@ mod tests {
         );
         let names: [&[u8]; 3] = [b"HOME=", b"EMPTY=", b"TERM="];
         assert_eq!(names.map(|name| process.variable(name)), [Some(&b"/root"[..]), None, None]);
-        assert!(read(&["slotd", "sbatch"], &[]).is_none());
+        for (name, program) in [
+            ("sbatch", Some(Program::Sbatch)),
+            ("./squeue", Some(Program::Squeue)),
+            ("slotd", None),
+            ("sinfo2", None),
+            ("sinfo/", None),
+            ("", None),
+        ] {
+            assert_eq!(read(&[name, "sbatch"], &[]).map(|process| process.program), program);
+        }
         assert!(read(&[], &["HOME=/root"]).is_none());
         let large = format!("A={}", "x".repeat(MOST_PLAIN_BYTES));
         assert!(read(&args, &[&large]).is_none() && read(&args, &[&large, "B=1"]).is_none());
         assert!(read(&["sbatch"].repeat(MOST_PLAIN_ARGS + 1), &[]).is_none());
+    }
+
+    #[test]
+    fn processes_that_need_no_daemon_are_recognized() {
+        let asks = |words: &str, variables: &[&str]| {
+            read(&words.split(' ').collect::<Vec<_>>(), variables).unwrap().asks_daemon()
+        };
+        for words in ["squeue", "sinfo -h", "sbatch job.sh", "scontrol -o show job 1"] {
+            assert!(asks(words, &["A=-V"]), "{words}");
+        }
+        for words in [
+            "squeue --help",
+            "sinfo -V",
+            "sacct --version",
+            "sbatch -Mall job.sh",
+            "squeue --clusters=a",
+            "scontrol",
+            "scontrol show",
+            "scontrol ping",
+            "scontrol show hostnames a",
+            "scontrol show -a",
+        ] {
+            assert!(!asks(words, &["A=show", "job"]), "{words}");
+        }
+        assert!(!asks("squeue", &["SLURM_CLUSTERS=a"]) && asks("squeue", &["SLURM_CLUSTERS="]));
     }
 
     /// A program may have moved its variables, as `setenv` does.

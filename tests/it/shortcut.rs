@@ -1,5 +1,6 @@
-//! The shortcut of `sbatch`: a plain job is submitted before the program has started. The job must
-//! be the same as without it, and whatever is unusual must be left to the program.
+//! The shortcut of common commands: a plain job is submitted, and a plain query answered, before the
+//! program has started. The result must be the same as without it, and whatever is unusual must be
+//! left to the program.
 //!
 //! `slotd sbatch` does not use the shortcut.
 
@@ -42,13 +43,17 @@ impl Daemon {
     }
 
     fn command(&self, args: &[&str]) -> Command {
-        let mut sbatch = self.slotd.command("sbatch");
-        sbatch.args(args);
-        sbatch
+        self.program("sbatch", args)
     }
 
-    fn spawn(&self, sbatch: Command) -> Running {
-        self.slotd.spawn(sbatch)
+    fn program(&self, name: &str, args: &[&str]) -> Command {
+        let mut command = self.slotd.command(name);
+        command.args(args);
+        command
+    }
+
+    fn spawn(&self, command: Command) -> Running {
+        self.slotd.spawn(command)
     }
 
     /// Accepts the next client and returns its request.
@@ -84,7 +89,7 @@ impl Asked {
 
     #[track_caller]
     fn of_the_shortcut(self) -> Asked {
-        assert!(self.json["Sbatch"].is_object(), "{}", self.json);
+        assert!(self.json["Plain"].is_object(), "{}", self.json);
         self
     }
 }
@@ -278,7 +283,7 @@ fn a_work_tree_is_noticed_through_links_too() {
             sbatch.current_dir(dir).env("PWD", dir);
             let sbatch = daemon.spawn(sbatch);
             let mut asked = daemon.next().of_the_shortcut();
-            assert_eq!(asked.json["Sbatch"]["may_be_in_tree"], json!(is_there));
+            assert_eq!(asked.json["Plain"]["may_be_in_tree"], json!(is_there));
             assert!(asked.raw.ends_with(dir.as_os_str().as_bytes()));
             asked.answer(json!("Printed"), b"");
             sbatch.end().ok();
@@ -303,6 +308,148 @@ fn the_commit_of_a_work_tree_is_recorded_as_without_the_shortcut() {
     let by_shortcut = set.map(|set| submit("sbatch", &[], set));
     assert_eq!(by_shortcut, set.map(|set| submit("slotd", &["sbatch"], set)));
     assert_eq!(by_shortcut, [json!(commit.trim()), Value::Null, json!(commit.trim())]);
+}
+
+#[test]
+fn the_answer_to_a_query_is_printed() {
+    let daemon = Daemon::start();
+    for (name, words) in [
+        ("squeue", ["-h", "a b"]),
+        ("sinfo", ["", "a b"]),
+        ("sacct", ["a b", "-c"]),
+        ("scontrol", ["show", "job"]),
+    ] {
+        let query = daemon.spawn(daemon.program(name, &words));
+        let mut asked = daemon.next().of_the_shortcut();
+        assert_eq!(asked.json["Plain"]["program"], json!(name));
+        let raw = String::from_utf8_lossy(&asked.raw).into_owned();
+        assert!(raw.contains(&format!("{name}\0{}\0", words.join("\0"))), "{raw:?}");
+        let long = "x".repeat(8 << 10);
+        asked.answer(json!("Printed"), long.as_bytes());
+        assert_eq!(query.end().ok().stdout, long);
+    }
+}
+
+/// The daemon's answer may be missing, torn, foreign or too long.
+#[test]
+fn the_program_asks_if_it_cannot_use_the_answer_to_a_query() {
+    let daemon = Daemon::start();
+    let whole = wire::frame(b"\"Printed\"", b"text\n");
+    let mut foreign = whole.clone();
+    foreign[4] ^= 1;
+    let answers = [
+        Vec::new(),
+        whole[..whole.len() - 1].to_vec(),
+        foreign,
+        wire::frame(b"\"Printed\"", &[b'x'; (8 << 10) + 100]),
+        wire::frame(b"\"NotPlain\"", b""),
+        wire::frame(b"{\"Refused\":\"ShuttingDown\"}", b""),
+    ];
+    for answer in answers {
+        let query = daemon.spawn(daemon.program("sinfo", &["-h"]));
+        // It may have stopped reading, or never have started.
+        let _ = daemon.next().of_the_shortcut().client.write_all(&answer);
+        let mut asked = daemon.next();
+        assert_eq!(asked.json, json!("Node"));
+        asked.answer(json!({"Refused": "ShuttingDown"}), b"");
+        let out = query.end();
+        assert_eq!((out.code, out.stdout.as_str()), (1, ""));
+    }
+}
+
+/// On a terminal, the width and the colours matter.
+#[test]
+fn queries_on_a_terminal_do_not_use_the_shortcut() {
+    let daemon = Daemon::start();
+    let pty = nix::pty::openpty(None, None).unwrap();
+    let mut query = daemon.program("sinfo", &["-h"]);
+    let mut query = query.stdout(pty.slave).stderr(Stdio::null()).spawn().unwrap();
+    let mut asked = daemon.next();
+    assert_eq!(asked.json, json!("Node"));
+    asked.answer(json!({"Refused": "ShuttingDown"}), b"");
+    assert_eq!(query.wait().unwrap().code(), Some(1));
+}
+
+#[test]
+fn queries_print_the_same_as_without_the_shortcut() {
+    let slotd = Slotd::start();
+    slotd.cmd("sbatch", &["-W", "-J", "ended", "--wrap", "srun -n1 true"]).ok();
+    slotd.line("sbatch -J waits -H -t 5 --wrap true").ok();
+    slotd.line("sbatch -H -a 1-5,9%2 -o %A-%a.txt --comment=ä --wrap true").ok();
+    slotd.cmd("sbatch", &["-b", "now+2days", "-J", "a name", "--wrap", "true"]).ok();
+    let own = nix::unistd::User::from_uid(nix::unistd::getuid()).unwrap().unwrap().name;
+    let of_user = format!("-u {own} -h");
+    let queries = [
+        ("squeue", "-j 1"),
+        ("squeue", "-j 2,3 -o %i|%j|%t|%r -h"),
+        ("squeue", "-j 3_1"),
+        ("squeue", "-j 7"),
+        ("squeue", "-j x"),
+        ("squeue", "-l"),
+        ("squeue", "--start"),
+        ("squeue", "-r"),
+        ("squeue", "-s"),
+        ("squeue", "-t all -S i"),
+        ("squeue", "-O jobid,name:30,stdout:40,nonsense"),
+        ("squeue", "-o %i%Z%b"),
+        ("squeue", "-w elsewhere"),
+        ("squeue", "-u nobody-at-all"),
+        ("squeue", "--me -n waits,ended"),
+        ("squeue", "--helpformat"),
+        ("squeue", "--nonsense"),
+        ("squeue", "-M nowhere"),
+        ("squeue", &of_user),
+        ("sinfo", ""),
+        ("sinfo", "-N -l"),
+        ("sinfo", "-R"),
+        ("sinfo", "-s -o %P|%C|%Q"),
+        ("sinfo", "-O partition,nonsense"),
+        ("sinfo", "-T"),
+        ("sinfo", "-n elsewhere"),
+        ("sacct", "-j 1"),
+        ("sacct", "-j 1 -X -n -P -o jobid,state,exitcode,jobname%3"),
+        ("sacct", "-j 1.batch,2"),
+        ("sacct", "-j 3 --array"),
+        ("sacct", "-j 99"),
+        ("sacct", "-j 1 -l"),
+        ("sacct", "-j 1 -B"),
+        ("sacct", "-j 1 -E 2020-01-01"),
+        ("sacct", "-S now-1hour"),
+        ("sacct", "-j 1 -o nonsense"),
+        ("scontrol", "show job 1"),
+        ("scontrol", "-o show job 3"),
+        ("scontrol", "-dd show job 3_9"),
+        ("scontrol", "show jobid=2"),
+        ("scontrol", "show job 99"),
+        ("scontrol", "show job x"),
+        ("scontrol", "show job 3_77"),
+        ("scontrol", "show job"),
+        ("scontrol", "-Q show job 99"),
+        ("scontrol", "show partition"),
+        ("scontrol", "show job 1 2"),
+    ];
+    let variables: [&[(&str, &str)]; 5] = [
+        &[],
+        &[("SLOTD_OUTPUT", "slurm"), ("SQUEUE_FORMAT", "%A %.7j"), ("SINFO_FORMAT", "%N")],
+        &[("TZ", "Asia/Kathmandu"), ("SLURM_TIME_FORMAT", "%d.%m.%Y %H"), ("SACCT_FORMAT", "End")],
+        &[("TZ", "./zone"), ("SLURM_BITSTR_LEN", "4"), ("SQUEUE_STATES", "all")],
+        &[("SLURM_CLUSTERS", "nowhere")],
+    ];
+    // The scheduler may look at a job between the two.
+    let is_fixed = |line: &&str| !line.contains("LastSchedEval=");
+    for (name, words) in queries {
+        for set in variables {
+            let printed = |program: &str, first: Option<&str>| {
+                let mut command = slotd.command(program);
+                command.args(first).args(words.split_whitespace()).envs(set.iter().copied());
+                let out = slotd.run(command);
+                let lines = out.stdout.lines().filter(is_fixed).map(str::to_owned);
+                (out.code, lines.collect::<Vec<_>>(), out.stderr.clone())
+            };
+            let program = printed("slotd", Some(name));
+            assert_eq!(printed(name, None), program, "{name} {words} {set:?}");
+        }
+    }
 }
 
 /// Returns the record, the script and the environment of the job that a command submits, without

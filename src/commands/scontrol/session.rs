@@ -61,9 +61,11 @@ impl Session<'_> {
     }
 
     pub(super) fn query(&self, jobs: &[JobRef]) -> Result<JobList, CliError> {
-        let query =
-            JobQuery { expected_starts: true, one_moment: true, ..JobQuery::of(jobs.to_vec()) };
-        ask_job_list(&Request::Jobs(query))
+        ask_job_list(&Request::Jobs(Session::jobs_query(jobs)))
+    }
+
+    pub(super) fn jobs_query(jobs: &[JobRef]) -> JobQuery {
+        JobQuery { expected_starts: true, one_moment: true, ..JobQuery::of(jobs.to_vec()) }
     }
 
     pub(super) fn ctx(&self, now: Timestamp) -> Ctx {

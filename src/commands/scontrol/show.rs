@@ -1,23 +1,24 @@
 //! `scontrol show`: what can be shown, and how it is queried.
 
 use super::control::id_text;
-use super::session::{Session, bare, too_few, too_many};
+use super::session::{OutputOpts, Session, bare, too_few, too_many};
 use crate::args::error::{CliError, Mark};
 use crate::args::options::Machine;
 use crate::args::origin::Origin;
 use crate::commands::output;
 use crate::commands::{Done, ask, ask_node, now, unexpected};
+use crate::daemon::command_line::PlainQuery;
 use slotd_model::license::LicenseUse;
 use slotd_model::query::names_record;
 use slotd_model::reservation;
-use slotd_model::view::JobView;
+use slotd_model::view::{JobList, JobView};
 use slotd_model::{ArrayRole, JobRef, Refusal};
 use slotd_parse::error::shown;
 use slotd_parse::hostlist;
 use slotd_parse::suggest;
 use slotd_protocol::answer::Answer;
 use slotd_protocol::request::Request;
-use slotd_render::{json, show};
+use slotd_render::{Ctx, json, show};
 use slotd_sys::files;
 use std::path::Path;
 
@@ -260,7 +261,7 @@ impl Session<'_> {
 
     fn show_jobs(&self, refs: Option<&[JobRef]>) -> Done {
         let wanted = refs.unwrap_or_default();
-        let mut list = self.query(wanted)?;
+        let list = self.query(wanted)?;
         if let (true, Some(first)) = (list.jobs.is_empty(), wanted.first()) {
             // A task of a job that is not an array, or a task outside this array.
             return if list.unknown.contains(&first.job) {
@@ -269,14 +270,22 @@ impl Session<'_> {
                 self.not_found(&format!("Job {first}"))
             };
         }
-        for job in &mut list.jobs {
-            narrow(job, wanted);
-        }
-        let ctx = self.ctx(list.now);
+        let (jobs, ctx) = self.narrowed(list, wanted);
         if let Some(machine) = self.output.data.machine() {
-            return output::print_machine(json::jobs(&list.jobs, &ctx), machine);
+            return output::print_machine(json::jobs(&jobs, &ctx), machine);
         }
-        output::print(&show::jobs(&list.jobs, self.output.oneliner, self.output.details, &ctx))
+        output::print(&self.text_of_jobs(&jobs, &ctx))
+    }
+
+    /// Narrows the records to the wanted tasks, and returns the rendering context too.
+    fn narrowed(&self, list: JobList, wanted: &[JobRef]) -> (Vec<JobView>, Ctx) {
+        let mut jobs = list.jobs;
+        jobs.iter_mut().for_each(|job| narrow(job, wanted));
+        (jobs, self.ctx(list.now))
+    }
+
+    fn text_of_jobs(&self, jobs: &[JobView], ctx: &Ctx) -> String {
+        show::jobs(jobs, self.output.oneliner, self.output.details, ctx)
     }
 
     fn show_steps(&self, refs: Option<&[JobRef]>) -> Done {
@@ -309,6 +318,23 @@ impl Session<'_> {
             _ => output::print(&text),
         }
     }
+}
+
+/// Returns the query for `show job` with these jobs.
+pub(super) fn plain_jobs(
+    wanted: Vec<JobRef>,
+    output: OutputOpts,
+    origin: Origin,
+) -> Option<PlainQuery> {
+    output.data.machine().is_none().then_some(())?;
+    let request = Request::Jobs(Session::jobs_query(&wanted));
+    let print = move |answer| {
+        let Answer::Jobs(list) = answer else { return None };
+        let session = Session { output: &output, origin: &origin };
+        let (jobs, ctx) = session.narrowed(list, &wanted);
+        (!jobs.is_empty()).then(|| session.text_of_jobs(&jobs, &ctx))
+    };
+    Some(PlainQuery { request, print: Box::new(print) })
 }
 
 /// Prints the names in a host list. As in Slurm, an invalid list is reported but is not a failure.

@@ -28,8 +28,9 @@ const PART: usize = 512;
 const BRIEF_PART: usize = 256;
 
 impl Session {
-    /// Sends records from the database, in parts.
-    pub(super) async fn accounting(&self, query: JobQuery) -> Replied {
+    /// Sends records from the database, in parts. If there are more than `most`, which is less than
+    /// a part, sends none and returns [`Answer::NotPlain`].
+    pub(super) async fn accounting(&self, query: JobQuery, most: usize) -> Replied {
         let hub = &self.hub;
         let query = Arc::new(query);
         let reader = hub.readers.for_query(&query);
@@ -45,8 +46,9 @@ impl Session {
                 Err(e) => Err(e),
             })
         };
-        let begin = PastBegin { query: Arc::clone(&query), first: PART };
+        let begin = PastBegin { query: Arc::clone(&query), first: PART.min(most) };
         let (ids, found) = match reader.send(begin).await? {
+            Ok((ids, _)) if ids.len() > most => return Ok(plain(Answer::NotPlain)),
             Ok(begun) => begun,
             Err(e) => return Ok(refused(Refusal::Database(e.0))),
         };
@@ -70,13 +72,18 @@ impl Session {
     }
 
     /// Sends jobs from memory, and from the database those that ended too long ago. They come in
-    /// order of ID, in parts.
-    pub(super) async fn jobs(&self, query: JobQuery) -> Replied {
+    /// order of ID, in parts. If there are more than `most`, which is less than a part, sends none
+    /// and returns [`Answer::NotPlain`].
+    pub(super) async fn jobs(&self, query: JobQuery, most: usize) -> Replied {
         let hub = &self.hub;
         let query = Arc::new(query);
-        // Registered before the first record is read.
-        let mut feed = if query.one_moment { Some(self.changes().await?) } else { None };
-        let (live, unknown, at_once) = self.find(&query).await?;
+        // Registered before the first record is read. A single part is consistent anyway.
+        let has_parts = most > BRIEF_PART;
+        let mut feed =
+            if query.one_moment && has_parts { Some(self.changes().await?) } else { None };
+        let Some((live, unknown, at_once)) = self.find(&query, most).await? else {
+            return Ok(plain(Answer::NotPlain));
+        };
         let mut gone = Vec::new();
         let past = self.past_query(&query, &live).await?.map(Arc::new);
         if let Some(past) = &past {
@@ -91,6 +98,9 @@ impl Session {
             }
         }
         let mut ids = [live.as_slice(), &gone].concat();
+        if ids.len() > most {
+            return Ok(plain(Answer::NotPlain));
+        }
         ids.sort_unstable();
         let mut parts = ids.chunks(if query.brief { BRIEF_PART } else { PART });
         let mut reading = Reading { query, past, live, unknown };
@@ -131,21 +141,22 @@ impl Session {
     }
 
     /// Returns the matching records in memory by ID, the IDs named in the query that do not exist,
-    /// and whether one message was enough.
+    /// and whether one message was enough. Returns `None` if there are more than `most`.
     async fn find(
         &self,
         query: &Arc<JobQuery>,
-    ) -> Result<(Vec<JobId>, Vec<JobId>, bool), actix::MailboxError> {
+        most: usize,
+    ) -> Result<Option<(Vec<JobId>, Vec<JobId>, bool)>, actix::MailboxError> {
         let scheduler = &self.hub.scheduler;
         let mut all = scheduler.send(FindJobs { query: Arc::clone(query), after: None }).await?;
         let at_once = all.next.is_none();
-        while let Some(after) = all.next {
+        while let Some(after) = all.next.filter(|_| all.ids.len() <= most) {
             let more =
                 scheduler.send(FindJobs { query: Arc::clone(query), after: Some(after) }).await?;
             all.ids.extend(more.ids);
             all.next = more.next;
         }
-        Ok((all.ids, all.unknown, at_once))
+        Ok((all.ids.len() <= most).then_some((all.ids, all.unknown, at_once)))
     }
 
     /// Returns the query for the database: the named jobs that are not in memory, or those that

@@ -1,27 +1,33 @@
-//! Plain `sbatch` command lines.
+//! Plain command lines.
 
 use super::{Replied, Session, plain};
-use crate::daemon::command_line::{CommandLine, Parsed};
+use crate::daemon::command_line::{CommandLine, Parsed, PlainQuery};
 use slotd_model::JobRequest;
 use slotd_model::job::ClientProcess;
 use slotd_model::source::WorkTree;
 use slotd_protocol::answer::Answer;
-use slotd_protocol::request::{MOST_PLAIN_ARGS, MOST_PLAIN_BYTES, PlainSbatch};
+use slotd_protocol::request::{
+    MOST_PLAIN_ARGS, MOST_PLAIN_BYTES, MOST_PRINTED, PlainCommand, Program, Request,
+};
 use slotd_sys::{aside, clock, proc, work_tree};
 use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
 
+/// The most records that the daemon prints, steps included. Other clients wait meanwhile.
+const MOST_ROWS: usize = 32;
+
 impl Session {
-    /// Parses a command line and submits its job. `sbatch` itself handles all command lines that are
-    /// not plain, and all errors.
-    pub(super) async fn sbatch(&mut self, ask: PlainSbatch, raw: Vec<u8>) -> Replied {
+    /// Parses a command line and carries it out. Its program handles all command lines that are not
+    /// plain, and all errors.
+    pub(super) async fn plain_command(&mut self, ask: PlainCommand, raw: Vec<u8>) -> Replied {
         let not_plain = Ok(plain(Answer::NotPlain));
         let Some(line) = self.command_line(&ask, raw) else { return not_plain };
         let off = |(name, value): &(OsString, OsString)| name == "SLOTD_GIT" && value == "off";
         let looks = ask.may_be_in_tree && self.hub.work_trees.is_on && !line.env.iter().any(off);
         match (self.hub.parser)(line) {
             Parsed::NotPlain => not_plain,
+            Parsed::Query(query) => self.plain_query(*query).await,
             Parsed::ScriptWanted(path) => {
                 let path = [path.as_os_str().as_bytes(), b"\0"].concat();
                 Ok(Some((Answer::ScriptWanted, path)))
@@ -39,6 +45,27 @@ impl Session {
         }
     }
 
+    /// Answers a query with the text that its program prints, if that is short.
+    async fn plain_query(&self, query: PlainQuery) -> Replied {
+        let answer = match query.request {
+            Request::Jobs(query) => self.jobs(query, MOST_ROWS).await?,
+            Request::Accounting(query) => self.accounting(query, MOST_ROWS).await?,
+            Request::Node => self.node().await?,
+            _ => None,
+        };
+        let is_short = |answer: &Answer| match answer {
+            Answer::Jobs(list) => {
+                list.jobs.iter().map(|job| job.steps.len()).sum::<usize>() <= MOST_ROWS
+            }
+            _ => true,
+        };
+        let text = answer.map(|(answer, _)| answer).filter(is_short).and_then(query.print);
+        Ok(match text.filter(|text| text.len() <= MOST_PRINTED) {
+            Some(text) => Some((Answer::Printed, text.into_bytes())),
+            None => plain(Answer::NotPlain),
+        })
+    }
+
     /// Returns the client, as the daemon identifies it. In another namespace it has another number.
     pub(super) fn peer_process(&self) -> Option<ClientProcess> {
         let pid = self.socket.peer_cred().ok()?.pid()?;
@@ -47,17 +74,21 @@ impl Session {
     }
 
     /// Returns the command line of this client. Returns `None` if it is not a process of the
-    /// daemon's own user and group that the daemon can identify, or if it is unusually large.
-    fn command_line(&self, ask: &PlainSbatch, raw: Vec<u8>) -> Option<CommandLine> {
+    /// daemon's own user and group, if it submits and the daemon cannot identify it, or if it is
+    /// unusually large.
+    fn command_line(&self, ask: &PlainCommand, raw: Vec<u8>) -> Option<CommandLine> {
         let peer = self.socket.peer_cred().ok()?;
         let own = (nix::unistd::getuid().as_raw(), nix::unistd::getgid().as_raw());
         ((peer.uid(), peer.gid()) == own).then_some(())?;
-        let client = self.peer_process().filter(|client| client.pid == ask.pid)?;
+        let client = match ask.program {
+            Program::Sbatch => Some(self.peer_process().filter(|client| client.pid == ask.pid)?),
+            Program::Squeue | Program::Sinfo | Program::Sacct | Program::Scontrol => None,
+        };
         let (words, rest) = raw.split_at_checked(ask.words_len)?;
         let (dir, script) = rest.split_at_checked(ask.dir_len)?;
         let is_usual =
             words.len() <= MOST_PLAIN_BYTES && ask.args <= MOST_PLAIN_ARGS && ask.umask <= 0o777;
-        let is_path = dir.starts_with(b"/") && !dir.contains(&0);
+        let is_path = client.is_none() || (dir.starts_with(b"/") && !dir.contains(&0));
         (script.len() == ask.script_len && is_usual && is_path).then_some(())?;
         let mut words = words.split_inclusive(|byte| *byte == 0).map(|word| {
             let word = word.strip_suffix(b"\0").unwrap_or(word);
@@ -65,6 +96,7 @@ impl Session {
         });
         let args = words.by_ref().take(ask.args).collect();
         Some(CommandLine {
+            program: ask.program,
             args,
             env: words.filter_map(|variable| split(&variable)).collect(),
             dir: PathBuf::from(OsString::from_vec(dir.to_vec())),

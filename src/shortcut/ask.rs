@@ -1,0 +1,176 @@
+//! The connection to the daemon: requests with a command line, and their answers.
+
+use crate::kernel::{CText, Fd, only_user, pid, shorten_slice, write_all};
+use crate::process::Process;
+use crate::text::{Text, is_same, number_at};
+use crate::{Attempt, record};
+use slotd_protocol::VERSION;
+use slotd_protocol::frame::{HEADER, MAGIC};
+
+/// The longest path that is used, including its final zero byte, in bytes. The program handles
+/// longer ones.
+pub(crate) const PATH: usize = 1024;
+
+/// The part of an answer before its raw part, in bytes.
+pub(crate) const ANSWER_HEAD: usize = HEADER + 16;
+
+/// The time after which a warning says that the answer is late, in seconds: that of the program.
+const LATE: i64 = 10;
+
+/// The daemon's answer. Its raw part is a text or a path.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Answered {
+    /// The command line was carried out. This has to be printed.
+    Printed,
+    /// Nothing was submitted. The script with this path is needed.
+    ScriptWanted,
+    /// Nothing was submitted. The program has to run.
+    NotPlain,
+}
+
+/// The facts that a submission adds to the command line and the environment.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Place<'a> {
+    /// The working directory, and whether it may be in a git work tree.
+    pub(crate) dir: &'a [u8],
+    pub(crate) may_be_in_tree: bool,
+    pub(crate) umask: usize,
+    /// Standard error is a terminal.
+    pub(crate) is_on_terminal: bool,
+}
+
+/// A connection to the daemon.
+pub(crate) struct Asker<'a> {
+    process: &'a Process,
+    socket: Fd,
+    /// The path of the socket, with its final zero byte.
+    path: &'a [u8],
+}
+
+impl<'a> Asker<'a> {
+    /// Connects to the daemon, if it runs as this user: the script and the environment are not for
+    /// others. `path` is the place for the path of its socket.
+    pub(crate) fn connect(process: &'a Process, path: &'a mut Text<PATH>) -> Option<Asker<'a>> {
+        let user = only_user()?;
+        write_socket_path(path, process)?;
+        shorten_slice();
+        let path = path.get()?;
+        let socket = Fd::socket().ok().filter(|socket| !socket.is_standard())?;
+        socket.connect(CText::new(path)?).ok()?;
+        (socket.peer() == Ok(user)).then_some(Asker { process, socket, path })
+    }
+
+    /// Sends the request and receives its answer. Returns `None` if the program has to run.
+    pub(crate) fn ask<'b, const N: usize>(
+        &self,
+        place: Place<'_>,
+        script: &[u8],
+        answer: &'b mut Text<N>,
+    ) -> Option<(Answered, &'b [u8])> {
+        let mut head = Text::<288>::new();
+        self.write_head(&mut head, place, script.len())?;
+        let parts = [head.get()?, self.process.words, place.dir, script];
+        let len: usize = parts.iter().map(|part| part.len()).sum();
+        // The daemon ignores a request that is not complete.
+        (self.socket.send(&parts) == Ok(len)).then_some(())?;
+        // From now on the job may exist.
+        record(Attempt::Lost);
+        let (answered, text) = self.receive(answer)?;
+        if answered != Answered::Printed {
+            record(Attempt::None);
+        }
+        Some((answered, text))
+    }
+
+    /// Writes the header and the JSON part of the request.
+    fn write_head(&self, head: &mut Text<288>, place: Place<'_>, script: usize) -> Option<()> {
+        let process = self.process;
+        let word = |is_so: bool| -> &[u8] { if is_so { b"true" } else { b"false" } };
+        let mut json = Text::<256>::new();
+        json.add(b"{\"Plain\":{\"program\":\"").add(process.program.name().as_bytes());
+        json.add(b"\",\"args\":").number(process.args);
+        json.add(b",\"words_len\":").number(process.words.len());
+        json.add(b",\"dir_len\":").number(place.dir.len());
+        json.add(b",\"script_len\":").number(script);
+        json.add(b",\"pid\":").number(pid());
+        json.add(b",\"umask\":").number(place.umask);
+        json.add(b",\"may_be_in_tree\":").add(word(place.may_be_in_tree));
+        json.add(b",\"is_on_terminal\":").add(word(place.is_on_terminal)).add(b"}}");
+        let json = json.get()?;
+        let raw = process.words.len() + place.dir.len() + script;
+        start_frame(head);
+        head.add(&(json.len() as u32).to_le_bytes()).add(&(raw as u32).to_le_bytes()).add(json);
+        Some(())
+    }
+
+    /// Receives the answer. Returns `None` if there is none, or another one.
+    fn receive<'b, const N: usize>(&self, answer: &'b mut Text<N>) -> Option<(Answered, &'b [u8])> {
+        if self.socket.is_readable_within(LATE) == Ok(false) {
+            warn_late(self.path);
+        }
+        loop {
+            answer.fill(|free| self.socket.read(free)).ok().filter(|count| *count > 0)?;
+            let got = answer.get()?;
+            let Some((json, raw)) = number_at(got, 8).zip(number_at(got, 12)) else { continue };
+            if !is_own_frame(got) {
+                record(Attempt::Answered);
+                break None;
+            }
+            let whole = HEADER.checked_add(json)?.checked_add(raw)?;
+            if got.len() >= whole || whole > N {
+                break parse(answer.get()?, json, whole);
+            }
+        }
+    }
+}
+
+/// Writes the first eight bytes of a frame, which name the protocol and its version.
+fn start_frame<const N: usize>(text: &mut Text<N>) {
+    text.add(&MAGIC).add(&VERSION.to_le_bytes()).add(&[0, 0]);
+}
+
+/// Returns whether a frame is of this protocol and version.
+fn is_own_frame(frame: &[u8]) -> bool {
+    let mut start = Text::<8>::new();
+    start_frame(&mut start);
+    frame.get(..8).zip(start.get()).is_some_and(|(found, own)| is_same(found, own))
+}
+
+/// Parses an answer that has arrived completely.
+fn parse(answer: &[u8], json: usize, whole: usize) -> Option<(Answered, &[u8])> {
+    record(Attempt::Answered);
+    let (json, raw) = answer.get(HEADER..whole)?.split_at_checked(json)?;
+    let kinds: [(&[u8], Answered); 3] = [
+        (b"\"Printed\"", Answered::Printed),
+        (b"\"ScriptWanted\"", Answered::ScriptWanted),
+        (b"\"NotPlain\"", Answered::NotPlain),
+    ];
+    let (_, answered) = kinds.into_iter().find(|(name, _)| is_same(json, name))?;
+    Some((answered, raw))
+}
+
+/// Writes the path of the daemon's socket with a final zero byte. Returns `None` if only the program
+/// can determine it.
+fn write_socket_path(path: &mut Text<PATH>, process: &Process) -> Option<()> {
+    match process.variable(b"SLOTD_ROOT=") {
+        Some(root) => path.add(root),
+        None => path.add(process.variable(b"HOME=")?).add(b"/.local/share/slotd"),
+    };
+    (path.get()?.first() == Some(&b'/')).then_some(())?;
+    path.add(b"/run/slotd.sock\0");
+    Some(())
+}
+
+fn warn_late(path: &[u8]) {
+    let mut text = Text::<PATH>::new();
+    text.add(b"slotd: warning: the daemon at ").add(without_zero(path));
+    text.add(b" has not answered for ").number(LATE as usize);
+    text.add(b" s; waiting for it (`slotd daemon status` shows whether it hangs)\n");
+    if let Some(text) = text.get() {
+        let _ = write_all(2, text);
+    }
+}
+
+fn without_zero(path: &[u8]) -> &[u8] {
+    path.split_last().map_or(path, |(_, path)| path)
+}
