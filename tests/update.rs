@@ -140,7 +140,15 @@ fn running_job_accepts_only_the_keys_that_slurm_accepts() {
     }
     assert_eq!(slotd.line("squeue -h -n renamed -o %j").ok().text(), "renamed");
     assert_eq!(slotd.line(&format!("sacct -nXP -j {job} -o jobname")).ok().text(), "renamed");
-    for key in ["ReqNodeList=localhost", "AdminComment=x", "DelayBoot=1", "Switches=1"] {
+    for (change, key, value) in [
+        ("DelayBoot=1", "DelayBoot", "00:01:00"),
+        ("Switches=1@0:30", "Switches", "1@00:00:30"),
+        ("Network=sn", "Network", "sn"),
+    ] {
+        update(&slotd, job, change);
+        assert_eq!(slotd.show(job, key), value, "{change}");
+    }
+    for key in ["ReqNodeList=localhost", "AdminComment=x"] {
         update(&slotd, job, key);
     }
     for change in [
@@ -149,6 +157,7 @@ fn running_job_accepts_only_the_keys_that_slurm_accepts() {
         "StdErr=/dev/null",
         "StdIn=/dev/zero",
         "WorkDir=/tmp",
+        "MinTmpDiskNode=1G",
         "Priority=0",
         "Dependency=singleton",
         "Shared=yes",

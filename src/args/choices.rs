@@ -197,20 +197,21 @@ impl Choices {
         Ok(())
     }
 
-    /// Returns the variables that Slurm sets for options without effect, because programs in the
+    /// Returns the variables that Slurm sets for these options, because steps and programs in the
     /// job may read them.
-    pub fn idle_variables(&self) -> Vec<(&'static str, String)> {
+    pub fn option_variables(&self) -> Vec<(&'static str, String)> {
         let value = |name| {
-            self.idle.iter().rev().find(|choice| choice.given.name == name)?.given.value.as_deref()
+            let mut given = self.idle.iter().chain(&self.list).map(|choice| &choice.given);
+            given.rfind(|given| given.name == name)?.value.as_deref()
         };
-        let [frequency, profile] = [
-            value("cpu-freq").and_then(|text| slotd_parse::cpu_freq::parse(text).ok()),
-            value("profile").and_then(|text| slotd_parse::profile::parse(text).ok()),
+        let frequency = value("cpu-freq").and_then(|text| slotd_parse::cpu_freq::parse(text).ok());
+        let profile = value("profile").and_then(|text| slotd_parse::profile::parse(text).ok());
+        let all = [
+            ("SLURM_CPU_FREQ_REQ", frequency),
+            ("SLURM_GPU_BIND", value("gpu-bind").map(str::to_owned)),
+            ("SLURM_PROFILE", profile.filter(|kinds| kinds != slotd_parse::profile::NONE)),
         ];
-        let all = [("SLURM_CPU_FREQ_REQ", frequency), ("SLURM_PROFILE", profile)];
-        all.into_iter()
-            .filter_map(|(name, text)| Some((name, text.filter(|text| !text.is_empty())?)))
-            .collect()
+        all.into_iter().filter_map(|(name, text)| Some((name, text?))).collect()
     }
 
     /// Parses a value if it was given.

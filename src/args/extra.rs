@@ -97,14 +97,6 @@ fn gres_flags(text: &str, option: &str) -> Result<(), SpecError> {
     Err(SpecError::invalid_option(option, text).with_hint(suggest::one_of("flags", text, FLAGS)))
 }
 
-/// Parses `COUNT[@TIME]`.
-fn switches(text: &str, option: &str) -> Result<(), SpecError> {
-    let (switches, time) =
-        text.split_once('@').map_or((text, None), |(switches, time)| (switches, Some(time)));
-    count(switches, option)?;
-    time.map_or(Ok(()), |time| slotd_parse::time::parse_limit_for(time, option).map(drop))
-}
-
 /// Options of sbatch, srun and salloc.
 pub const SUBMIT: &[Extra] = &[
     checked("acctg-freq", None, "Set the accounting sampling interval", |text, _| {
@@ -119,30 +111,19 @@ pub const SUBMIT: &[Extra] = &[
     checked("cpu-freq", None, "Set the CPU frequency", |text, _| {
         slotd_parse::cpu_freq::parse(text).map(drop)
     }),
-    checked("delay-boot", None, "Delay rebooting nodes", |text, option| {
-        slotd_parse::time::parse_limit_for(text, option).map(drop)
-    }),
     kept("get-user-env", None, Maybe, "Use the login environment"),
     checked("gpu-freq", None, "Set the GPU frequency", |text, _| {
         slotd_parse::gpu_freq::check(text)
     }),
     checked("gres-flags", None, "Set options for binding generic resources", gres_flags),
     kept("mcs-label", None, Value, "Set the multi-category security label"),
-    kept("network", None, Value, "Set network requirements"),
     kept("no-kill", Some('k'), Maybe, "Keep the job running if a node fails"),
     kept("power", None, Value, "Set power management options"),
-    checked("profile", None, "Select the data to profile", |text, _| {
-        slotd_parse::profile::parse(text).map(drop)
-    }),
     kept("resv-ports", None, Maybe, "Reserve communication ports"),
     kept("segment", None, Value, "Set the size of node segments"),
     kept("spread-job", None, Nothing, "Spread the job over many nodes"),
     kept("stepmgr", None, Nothing, "Manage steps on the node"),
-    checked("switches", None, "Limit the number of network switches", switches),
     checked("thread-spec", None, "Reserve threads for the system", count),
-    checked("tmp", None, "Require temporary disk space", |text, option| {
-        slotd_parse::mem::parse_mb_for(text, option).map(drop)
-    }),
     kept("tres-bind", None, Value, "Bind tasks to trackable resources"),
     kept("use-min-nodes", None, Nothing, "Prefer fewer nodes"),
     refused("cluster-constraint", None, Value, "there are no other clusters"),
@@ -153,9 +134,6 @@ pub const SUBMIT: &[Extra] = &[
 /// Options of sbatch only.
 pub const SBATCH: &[Extra] = &[
     kept("batch", None, Value, "Require features of the node that runs the script"),
-    checked("gpu-bind", None, "Bind tasks to GPUs", |text, _| {
-        slotd_parse::gpu_bind::parse(text).map(drop)
-    }),
     kept("ignore-pbs", None, Nothing, "Ignore #PBS lines, as slotd always does"),
     kept("oom-kill-step", None, Maybe, "Kill the whole step if it runs out of memory"),
     checked("wait-all-nodes", None, "Wait until all nodes are ready", zero_or_one),
@@ -164,9 +142,6 @@ pub const SBATCH: &[Extra] = &[
 
 /// Options of salloc only.
 pub const SALLOC: &[Extra] = &[
-    checked("gpu-bind", None, "Bind tasks to GPUs", |text, _| {
-        slotd_parse::gpu_bind::parse(text).map(drop)
-    }),
     kept(
         "kill-command",
         Some('K'),

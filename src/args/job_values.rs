@@ -5,7 +5,7 @@ use crate::args::error::CliError;
 use crate::args::value::{Maybe, Why};
 use slotd_model::mail;
 use slotd_model::placement::Hint;
-use slotd_model::request::{OpenMode, Sharing};
+use slotd_model::request::{OpenMode, Sharing, Switches};
 use slotd_parse::error::shown;
 use slotd_parse::gres::{GpuAsk, GresAsk};
 use slotd_parse::{SpecError, suggest};
@@ -204,6 +204,23 @@ pub fn mail_user(text: &str) -> Result<String, SpecError> {
     } else {
         Ok(text.to_owned())
     }
+}
+
+/// The longest time that a job waits for its switches: the default `max_switch_wait` of Slurm.
+const SWITCH_WAIT_SECS: u64 = 300;
+
+/// Parses `COUNT[@TIME]`. As in Slurm, a longer time is reduced to `max_switch_wait`. `None`: no
+/// limit.
+///
+/// # Errors
+/// Fails for a malformed count or time.
+pub fn switches(text: &str, option: &str) -> Result<Maybe<Switches>, SpecError> {
+    let (count, time) =
+        text.split_once('@').map_or((text, None), |(count, time)| (count, Some(time)));
+    let count = slotd_parse::count::parse_or_zero(count, option)?;
+    let time = time.map(|time| slotd_parse::time::parse_secs_for(time, option)).transpose()?;
+    let wait_secs = time.flatten().unwrap_or(SWITCH_WAIT_SECS).min(SWITCH_WAIT_SECS);
+    Ok((count > 0).then_some(Switches { count, wait_secs }))
 }
 
 /// Parses `yes` or `no`.

@@ -117,6 +117,16 @@ pub const OPTIONS: &[KeptOption] = &[
         variables: ["", "", ""],
         read: job_values::mail_user,
     },
+    KeptOption {
+        text: KeptText::Network,
+        long: "network",
+        short: None,
+        value_name: "TEXT",
+        help: "Set network requirements; only shown",
+        heading: WHERE,
+        variables: ["SBATCH_NETWORK", "SALLOC_NETWORK", "SLURM_NETWORK"],
+        read: any,
+    },
 ];
 
 /// Validates a text that `scontrol update` sets. An empty one removes it.

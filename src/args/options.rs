@@ -6,9 +6,10 @@ use crate::args::kept::KeptOpts;
 use crate::args::table::options;
 use crate::args::value::{Maybe, named, unless_empty, value};
 use clap::Args;
+use slotd_model::binding::GpuBind;
 use slotd_model::dependency::Dependency;
 use slotd_model::placement::{Distribution, Hint, MemBind};
-use slotd_model::request::{NodeCount, Sharing, WarnSignal};
+use slotd_model::request::{NodeCount, Sharing, Switches, WarnSignal};
 use slotd_model::{Constraint, HostList, JobRequest};
 use slotd_parse::SpecError;
 use slotd_parse::error::shown;
@@ -98,6 +99,10 @@ options! {
         /// Set the working directory; relative paths start at the current directory
         #[arg(short = 'D', long, value_name = "DIRECTORY", help_heading = RUNS)]
         pub chdir: Option<String>,
+        /// Select the data to profile: all, none, or a list of energy, lustre, network, task; only
+        /// shown
+        #[arg(long, value_name = "KINDS", value_parser = value(slotd_parse::profile::parse), help_heading = RUNS)]
+        pub profile: Option<String>,
         /// Submit as this user; only root may name another user, whose daemon receives the job
         #[arg(long, value_name = "USER", help_heading = RUNS)]
         pub uid: Option<String>,
@@ -188,6 +193,9 @@ options! {
         /// Set the number of tasks per GPU
         #[arg(long, value_name = "N", value_parser = named(slotd_parse::count::parse), help_heading = GPUS)]
         pub ntasks_per_gpu: Option<u32>,
+        /// Bind tasks to GPUs: none, single:N, map_gpu:0,1, closest
+        #[arg(long, value_name = "MODE", value_parser = value(slotd_parse::gpu_bind::parse), help_heading = GPUS)]
+        pub gpu_bind: Option<GpuBind>,
         /// Request generic resources on the node: gpu[:MODEL][:N], gpumem:SIZE, shard:N
         #[arg(long, value_name = "LIST", value_parser = value(job_values::gres), help_heading = GPUS)]
         pub gres: Option<Maybe<GresAsk>>,
@@ -233,6 +241,15 @@ options! {
         /// Request adjacent nodes; only shown, since there is one node
         #[arg(long, help_heading = WHERE)]
         pub contiguous: bool,
+        /// Limit the number of network switches, and the time to wait for them; only shown
+        #[arg(long, value_name = "N[@TIME]", value_parser = named(job_values::switches), help_heading = WHERE)]
+        pub switches: Option<Maybe<Switches>>,
+        /// Delay the reboot of nodes; only shown
+        #[arg(long, value_name = "TIME", value_parser = named(slotd_parse::time::parse_secs_for), help_heading = WHERE)]
+        pub delay_boot: Option<Limit>,
+        /// Require temporary disk space; only shown
+        #[arg(long, value_name = "SIZE", value_parser = named(slotd_parse::mem::parse_mb_for), help_heading = WHERE)]
+        pub tmp: Option<u64>,
         /// Run on these hosts; there is only one
         #[arg(short = 'w', long, value_name = "HOSTS", value_parser = value(slotd_parse::hostlist::parse), help_heading = WHERE)]
         pub nodelist: Option<HostList>,
@@ -268,7 +285,12 @@ impl JobOpts {
         request.nodelist = self.nodelist.clone().unwrap_or_default();
         request.exclude = self.exclude.clone().unwrap_or_default();
         request.signal = self.signal;
-        request.kill_on_invalid_dep = self.kill_on_invalid_dep.unwrap_or(false);
+        request.kill_on_invalid_dep = self.kill_on_invalid_dep;
+        request.switches = self.switches.flatten();
+        request.delay_boot_secs = self.delay_boot.flatten();
+        request.tmp_disk_mb = self.tmp;
+        request.profile = self.profile.clone();
+        request.gpu_bind = self.gpu_bind.clone();
         self.kept.write(request);
     }
 }

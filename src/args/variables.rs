@@ -80,7 +80,6 @@ const ROWS: &[(&str, [&str; 3])] = &[
     ("mem-per-cpu", ["SBATCH_MEM_PER_CPU", "SALLOC_MEM_PER_CPU", "SLURM_MEM_PER_CPU"]),
     ("mem-per-gpu", ["SBATCH_MEM_PER_GPU", "SALLOC_MEM_PER_GPU", "SLURM_MEM_PER_GPU"]),
     ("mpi", ["", "", "SLURM_MPI_TYPE"]),
-    ("network", ["SBATCH_NETWORK", "SALLOC_NETWORK", "SLURM_NETWORK"]),
     ("no-bell", ["", "SALLOC_NO_BELL", ""]),
     ("no-kill", ["SBATCH_NO_KILL", "SALLOC_NO_KILL", "SLURM_NO_KILL"]),
     ("no-requeue", ["SBATCH_NO_REQUEUE", "", ""]),

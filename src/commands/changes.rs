@@ -4,7 +4,7 @@
 //! [`Update`] decides in which states of a job a change is allowed, and applies it. Texts that are
 //! only stored have no rows here, see [`kept::OPTIONS`].
 
-use crate::args::job_values::{MAX_NICE, nice_forms};
+use crate::args::job_values::{self, MAX_NICE, nice_forms};
 use crate::args::kept;
 use crate::args::origin::Origin;
 use slotd_model::request::{GpuRequest, KeptText, MemRequest, Sharing};
@@ -259,6 +259,14 @@ static OTHER_KEYS: &[Key] = &[
     Key(&["Prefer"], |_, value, _| {
         let wanted = (!value.is_empty()).then(|| slotd_parse::constraint::parse_preference(value));
         wanted.transpose().map(Update::Prefer)
+    }),
+    Key(&["Switches"], |key, value, _| job_values::switches(value, key).map(Update::Switches)),
+    Key(&["DelayBoot"], |key, value, _| {
+        let secs = slotd_parse::time::parse_secs_for(value, key)?;
+        Ok(Update::DelayBoot(secs.unwrap_or_default()))
+    }),
+    Key(&["MinTmpDiskNode"], |key, value, _| {
+        slotd_parse::mem::parse_mb_for(value, key).map(Update::MinTmpDisk)
     }),
     Key(&["Contiguous"], |key, value, _| yes_or_no(key, value).map(Update::Contiguous)),
     Key(&["ReqNodeList", "NodeList"], |_, value, _| {

@@ -95,7 +95,7 @@ options! {
         pub defined: Vec<(String, String)>,
         /// The `SLURM_*` variables for options without effect, which its processes may read
         #[arg(skip)]
-        pub idle_variables: Vec<(&'static str, String)>,
+        pub option_variables: Vec<(&'static str, String)>,
     }
 }
 
@@ -155,7 +155,7 @@ pub fn parse(argv: &[OsString], origin: &Origin) -> Result<Salloc, CliError> {
     request.batch_tasks = own_batch_tasks(origin)?;
     salloc.request = request;
     salloc.defined = choices.defined();
-    salloc.idle_variables = choices.idle_variables();
+    salloc.option_variables = choices.option_variables();
     Ok(salloc)
 }
 
@@ -207,7 +207,7 @@ impl Session {
         }
         let (launch, options) = self.plan(caller.client, &view);
         let env = Export { option: None, file: &[], new_job: false };
-        let env = env.block(&self.origin, &self.salloc.idle_variables);
+        let env = env.block(&self.origin, &self.salloc.option_variables);
         let mut reporter = Reporter::new("salloc", self.salloc.job.quiet);
         let outcome = match run_step(&mut conn, &caller, launch, &env, &options, &mut reporter) {
             Err(ClientError::Interrupted(signal)) => {

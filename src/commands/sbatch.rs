@@ -197,7 +197,7 @@ pub fn parse(argv: &[OsString], origin: &Origin, read: Fetch<'_>) -> Result<Sbat
         None => Vec::new(),
     };
     sbatch.texts.env = Export { option: sbatch.export.as_ref(), file: &file, new_job: true }
-        .block(origin, &choices.idle_variables());
+        .block(origin, &choices.option_variables());
     sbatch.request = request;
     sbatch.defined = choices.defined();
     Ok(sbatch)

@@ -16,7 +16,7 @@ use super::{
 use crate::args::choices::{Applet, Reader, definition};
 use crate::args::error::{CliError, Mark};
 use crate::args::getopt::Operands;
-use crate::args::headings::{CPUS, DOES, GPUS, NEWS, RUNS, WHEN, WHERE};
+use crate::args::headings::{CPUS, DOES, NEWS, RUNS, WHEN, WHERE};
 use crate::args::job_env::{self, Export, ExportOption};
 use crate::args::job_values::{Limits, immediate, open_mode};
 use crate::args::options::JobOpts;
@@ -30,7 +30,7 @@ use crate::client::foreground::{Caller, Grant, end_by_interrupt, wait_for_grant}
 use crate::commands::pages::texts;
 use crate::commands::srun::step::{Binding, Redirection, check_node, commands};
 use clap::Args;
-use slotd_model::binding::{CpuBind, GpuBind};
+use slotd_model::binding::CpuBind;
 use slotd_model::query::JobQuery;
 use slotd_model::request::{JobKind, OpenMode};
 use slotd_model::step_request::Mpi;
@@ -99,9 +99,6 @@ options! {
         /// verbose or quiet
         #[arg(long, alias = "cpu_bind", value_name = "MODE", value_parser = value(step::cpu_bind), help_heading = CPUS)]
         pub cpu_bind: Option<Binding>,
-        /// Bind tasks to GPUs: none, single:N, map_gpu:0,1, closest
-        #[arg(long, value_name = "MODE", value_parser = value(slotd_parse::gpu_bind::parse), help_heading = GPUS)]
-        pub gpu_bind: Option<GpuBind>,
         /// Fail unless the resources are available within this many seconds (immediately if no value is
         /// given)
         #[arg(short = 'I', long, value_name = "SECONDS", num_args = 0..=1, require_equals = true, default_missing_value = "0", value_parser = value(immediate), help_heading = WHEN)]
@@ -205,7 +202,7 @@ pub fn parse(argv: &[OsString], origin: &Origin) -> Result<Srun, CliError> {
     if srun.relative.is_some() && srun.jobid.is_none() {
         return Err(CliError::fatal(1, "--relative option invalid for job allocation request"));
     }
-    let mut own = choices.idle_variables();
+    let mut own = choices.option_variables();
     // Slurm's default distribution. It sets none for a single task outside of a job.
     if srun.job.distribution.is_none() {
         let has_several = request.ntasks.is_some_and(|tasks| tasks > 1);

@@ -12,7 +12,7 @@ use clap::Args;
 use slotd_model::Timestamp;
 use slotd_model::batch_tasks::ScriptTasks;
 use slotd_model::placement::Placement;
-use slotd_model::request::{MemRequest, OpenMode, Sharing, WarnSignal};
+use slotd_model::request::{MemRequest, OpenMode, Sharing, Switches, WarnSignal};
 use slotd_render::fixture;
 use std::ffi::OsString;
 use std::io;
@@ -262,7 +262,7 @@ fn help_lists_options_with_an_effect_separately() {
     {
         assert!(!without_effect(command).contains(option), "{command} {option}");
     }
-    assert!(without_effect("sbatch").contains("--switches"));
+    assert!(without_effect("sbatch").contains("--core-spec"));
     assert!(asked(&["-O", "-n", "64"]).request.overcommit);
 }
 
@@ -606,7 +606,7 @@ fn rare_options_keep_slurms_meaning() {
         "--mincpus=2",
     ])
     .request;
-    assert!(got.hold && got.kill_on_invalid_dep);
+    assert!(got.hold && got.kill_on_invalid_dep == Some(true));
     assert_eq!((got.nice, got.priority), (100, Some(99)));
     assert_eq!((got.comment.as_deref(), got.mail_user.as_deref()), (Some("c"), Some("me")));
     assert_eq!((got.account.as_deref(), got.qos.as_deref()), (Some("acct"), Some("normal")));
@@ -630,24 +630,49 @@ fn options_without_effect_on_one_host_are_accepted() {
         "--get-user-env",
         "--propagate",
         "-k",
-        "--switches=1",
         "-O",
         "--acctg-freq=30",
-        "--tmp=1G",
         "--gres-flags=enforce-binding",
-        "--gpu-bind=none",
         "--ignore-pbs",
         "--container=/x",
-        "--profile=all",
-        "--network=x",
         "--core-spec=1",
         "--bb=x",
         "--power=x",
         "--spread-job",
-        "--delay-boot=5",
         "--gpu-freq=memory=high",
         "--wait-all-nodes=1",
     ]);
+}
+
+#[test]
+fn options_that_are_only_shown_keep_their_values() {
+    let got = asked(&[
+        "--switches=2@1:30",
+        "--tmp=1G",
+        "--gpu-bind=single:2",
+        "--profile=task,energy",
+        "--network=x",
+        "--delay-boot=5",
+    ]);
+    let request = &got.request;
+    assert_eq!(request.switches, Some(Switches { count: 2, wait_secs: 90 }));
+    assert_eq!((request.tmp_disk_mb, request.delay_boot_secs), (Some(1024), Some(300)));
+    assert_eq!(request.profile.as_deref(), Some("Energy,Task"));
+    assert_eq!(request.network.as_deref(), Some("x"));
+    let bind = request.gpu_bind.as_ref().map(ToString::to_string);
+    assert_eq!(bind.as_deref(), Some("single:2"));
+    let env = String::from_utf8(got.texts.env).unwrap();
+    for variable in ["SLURM_GPU_BIND=single:2", "SLURM_PROFILE=Energy,Task"] {
+        assert!(env.split('\0').any(|pair| pair == variable), "{variable}");
+    }
+    // The default time, a time that is reduced to the maximum, and no limit.
+    let switches = |word| asked(&[word]).request.switches;
+    let most = Some(Switches { count: 1, wait_secs: 300 });
+    assert_eq!([switches("--switches=1"), switches("--switches=1@1:00:00")], [most; 2]);
+    assert_eq!(switches("--switches=0"), None);
+    let none = asked(&["--profile=none"]);
+    assert_eq!(none.request.profile.as_deref(), Some("None"));
+    assert!(!String::from_utf8(none.texts.env).unwrap().contains("SLURM_PROFILE"));
 }
 
 #[test]
@@ -826,6 +851,8 @@ fn job_options_have_a_variable_and_are_shown_and_editable_or_listed_as_exception
         "END",
         "compute_bound",
         "TERM@9",
+        "all",
+        "single",
         "x",
     ];
     let base = ["-n4", "-G1", "--wrap=x"];
@@ -861,7 +888,7 @@ fn job_options_have_a_variable_and_are_shown_and_editable_or_listed_as_exception
         words(
             "gid nodes ntasks-per-node ntasks-per-core ntasks-per-socket mincpus cores-per-socket sockets-per-node \
              extra-node-info oversubscribe gpus-per-socket ntasks-per-gpu time-min deadline kill-on-invalid-dep hold \
-             priority nice prefer contiguous nodelist exclude comment extra licenses mail-type mail-user"
+             priority nice prefer contiguous tmp nodelist exclude comment extra licenses mail-type mail-user"
         ),
         "without a variable"
     );
@@ -869,7 +896,7 @@ fn job_options_have_a_variable_and_are_shown_and_editable_or_listed_as_exception
     assert_eq!(
         unshown,
         words(
-            "uid gid nodes hint overcommit distribution mem mem-bind ntasks-per-gpu begin dependency kill-on-invalid-dep hold \
+            "profile uid gid nodes hint overcommit distribution mem mem-bind ntasks-per-gpu begin dependency hold \
              priority signal partition clusters"
         ),
         "not shown"
@@ -877,10 +904,10 @@ fn job_options_have_a_variable_and_are_shown_and_editable_or_listed_as_exception
     assert_eq!(
         fixed,
         words(
-            "uid gid nodes ntasks-per-node ntasks-per-core ntasks-per-socket mincpus cores-per-socket sockets-per-node \
-             threads-per-core extra-node-info hint oversubscribe overcommit distribution tres-per-task mem-per-gpu \
-             mem-bind cpus-per-gpu ntasks-per-gpu kill-on-invalid-dep hold signal prefer contiguous nodelist exclude \
-             clusters"
+            "profile uid gid nodes ntasks-per-node ntasks-per-core ntasks-per-socket mincpus cores-per-socket \
+             sockets-per-node threads-per-core extra-node-info hint oversubscribe overcommit distribution tres-per-task \
+             mem-per-gpu mem-bind cpus-per-gpu ntasks-per-gpu gpu-bind kill-on-invalid-dep hold signal prefer contiguous \
+             switches delay-boot tmp nodelist exclude clusters"
         ),
         "not changed by slotd edit"
     );

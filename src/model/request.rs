@@ -5,7 +5,7 @@
 
 use crate::array::ArraySpec;
 use crate::batch_tasks::{BatchTasks, ScriptTasks};
-use crate::binding::CpuBind;
+use crate::binding::{CpuBind, GpuBind};
 use crate::cron::Recurrence;
 use crate::dependency::Dependency;
 use crate::gpu::GpuShare;
@@ -129,6 +129,15 @@ impl fmt::Display for NodeCount {
     }
 }
 
+/// `--switches=COUNT[@TIME]`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Switches {
+    /// The maximum number of network switches.
+    pub count: u32,
+    /// How long the job may wait for them.
+    pub wait_secs: u64,
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum OpenMode {
@@ -226,6 +235,7 @@ kept_texts! {
     MailType: mail_type, "MailType";
     MailUser: mail_user, "MailUser";
     AdminComment: admin_comment, "AdminComment";
+    Network: network, "Network";
 }
 
 impl KeptText {
@@ -366,8 +376,9 @@ pub struct JobRequest {
     /// `--no-requeue`: refuse `scontrol requeue`.
     #[serde(skip_serializing_if = "is_default")]
     pub no_requeue: bool,
-    #[serde(skip_serializing_if = "is_default")]
-    pub kill_on_invalid_dep: bool,
+    /// Whether to cancel the job if its dependency can never be satisfied; `None` means no.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub kill_on_invalid_dep: Option<bool>,
     /// The command line, for `SubmitLine`.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub submit_line: String,
@@ -408,9 +419,29 @@ pub struct JobRequest {
     pub mail_type: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mail_user: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub network: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub switches: Option<Switches>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub delay_boot_secs: Option<u64>,
+    /// `--tmp`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tmp_disk_mb: Option<u64>,
+    /// The kinds of `--profile`, in Slurm's spelling: `Energy,Task`, or `None`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub profile: Option<String>,
+    /// `--gpu-bind` of sbatch and salloc. Steps receive it in `SLURM_GPU_BIND`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub gpu_bind: Option<GpuBind>,
 }
 
 impl JobRequest {
+    /// Returns whether to cancel the job if its dependency can never be satisfied.
+    pub fn is_killed_on_invalid_dep(&self) -> bool {
+        self.kill_on_invalid_dep == Some(true)
+    }
+
     /// Returns the directory that relative names of output files start from.
     pub fn output_dir(&self) -> &str {
         self.snapshot.as_ref().map_or(&self.work_dir, |snapshot| &snapshot.output_dir)
@@ -440,7 +471,7 @@ mod tests {
     #[test]
     fn records_from_before_typed_values_are_read() {
         let old = r#"{"kind":"batch","name":"x","nodes":[1,4294967295],"constraint":"a,[b|c]","nodelist":"n[1-2]",
-            "exclude":"m","cpu_bind":"map_cpu:0,2*3","gpu":{"total":2,"spelled":"gres:gpu:2"}}"#;
+            "exclude":"m","kill_on_invalid_dep":true,"cpu_bind":"map_cpu:0,2*3","gpu":{"total":2,"spelled":"gres:gpu:2"}}"#;
         let request: JobRequest = serde_json::from_str(old).unwrap();
         let texts = [
             request.nodes.unwrap().to_string(),
@@ -450,6 +481,7 @@ mod tests {
             request.cpu_bind.to_string(),
             request.gpu.as_gres(2),
         ];
+        assert_eq!(request.kill_on_invalid_dep, Some(true));
         assert_eq!(texts, ["1-", "a&(b|c)", "n[1-2]", "m", "map_cpu:0,2*3", "gres:gpu:2"]);
         let again: JobRequest =
             serde_json::from_str(&serde_json::to_string(&request).unwrap()).unwrap();

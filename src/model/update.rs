@@ -3,7 +3,7 @@
 
 use crate::batch_tasks::ScriptTasks;
 use crate::dependency::Dependency;
-use crate::request::{GpuRequest, KeptText, MemRequest, Sharing};
+use crate::request::{GpuRequest, KeptText, MemRequest, Sharing, Switches};
 use crate::{Constraint, HostList, JobRequest, Refusal, Timestamp};
 use serde::{Deserialize, Serialize};
 
@@ -47,6 +47,12 @@ pub enum Update {
     /// `--prefer`; `None` means no preference.
     Prefer(Option<Constraint>),
     Contiguous(bool),
+    /// `--switches`; `None` means any number.
+    Switches(Option<Switches>),
+    /// Seconds.
+    DelayBoot(u64),
+    /// MB.
+    MinTmpDisk(u64),
     /// The host that the job requests by name.
     NodeList(HostList),
     /// Whether the job excludes other jobs.
@@ -91,6 +97,7 @@ impl Update {
             | Update::Features(_)
             | Update::Prefer(_)
             | Update::Contiguous(_)
+            | Update::MinTmpDisk(_)
             | Update::Exclusive(_)
             // The files of a running job are open, and its record must say where they are.
             | Update::WorkDir(_)
@@ -106,6 +113,8 @@ impl Update {
             | Update::TimeMin(_)
             | Update::TimeLimit(_)
             | Update::TimeLimitBy(_)
+            | Update::Switches(_)
+            | Update::DelayBoot(_)
             | Update::NumNodes(_)
             | Update::Deadline(_)
             | Update::NodeList(_)
@@ -165,6 +174,9 @@ impl Update {
             Update::Features(wanted) => request.constraint.clone_from(wanted),
             Update::Prefer(wanted) => request.prefer.clone_from(wanted),
             Update::Contiguous(yes) => request.contiguous = *yes,
+            Update::Switches(switches) => request.switches = *switches,
+            Update::DelayBoot(secs) => request.delay_boot_secs = Some(*secs),
+            Update::MinTmpDisk(mb) => request.tmp_disk_mb = Some(*mb),
             Update::NodeList(hosts) => request.nodelist.clone_from(hosts),
             Update::Exclusive(yes) => {
                 request.sharing = if *yes { Sharing::Exclusive } else { Sharing::Default }

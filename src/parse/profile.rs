@@ -3,10 +3,13 @@
 
 use crate::error::{SpecError, shown};
 
+/// The spelling of `none`.
+pub const NONE: &str = "None";
+
 const KINDS: [&str; 4] = ["Energy", "Lustre", "Network", "Task"];
 
-/// Parses `all`, `none`, or a comma-separated list of kinds. Returns Slurm's spelling, or an empty
-/// string for `none`.
+/// Parses `all`, `none`, or a comma-separated list of kinds. Returns Slurm's spelling: `Energy,Task`
+/// or `None`.
 ///
 /// # Errors
 /// Fails with `invalid --profile=… option` if no kind in the list is known.
@@ -14,7 +17,7 @@ pub fn parse(text: &str) -> Result<String, SpecError> {
     let words: Vec<&str> = text.split(',').map(str::trim).collect();
     let has = |name: &str| words.iter().any(|word| word.eq_ignore_ascii_case(name));
     if has("none") {
-        return Ok(String::new());
+        return Ok(NONE.to_owned());
     }
     let read: Vec<&str> = KINDS.into_iter().filter(|kind| has("all") || has(kind)).collect();
     if read.is_empty() {
@@ -34,8 +37,8 @@ mod tests {
             ("all", "Energy,Lustre,Network,Task"),
             ("task,ENERGY", "Energy,Task"),
             ("task,foo", "Task"),
-            ("none", ""),
-            ("None", ""),
+            ("none", "None"),
+            ("None", "None"),
         ] {
             assert_eq!(parse(text), Ok(read.to_owned()), "{text}");
         }

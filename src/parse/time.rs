@@ -24,6 +24,18 @@ pub fn parse_limit(text: &str) -> Result<Option<u64>, SpecError> {
 
 /// Like [`parse_limit`], for the named option.
 pub fn parse_limit_for(text: &str, option: &str) -> Result<Option<u64>, SpecError> {
+    Ok(match parse_secs_for(text, option)? {
+        None | Some(0) => None,
+        Some(secs @ 1..60) => Some(secs),
+        Some(secs) => Some(secs.next_multiple_of(60)),
+    })
+}
+
+/// Parses a duration in the syntax of a time limit, without rounding: `None` is no limit.
+///
+/// # Errors
+/// Fails like [`parse_limit_for`].
+pub fn parse_secs_for(text: &str, option: &str) -> Result<Option<u64>, SpecError> {
     if text == "-1"
         || text.eq_ignore_ascii_case("unlimited")
         || text.eq_ignore_ascii_case("infinite")
@@ -31,12 +43,7 @@ pub fn parse_limit_for(text: &str, option: &str) -> Result<Option<u64>, SpecErro
         return Ok(None);
     }
     let invalid = || SpecError::invalid_option(option, text).with_hint(hint(text));
-    let secs = seconds(text).filter(|&secs| secs <= MAX_SECS).ok_or_else(invalid)?;
-    Ok(match secs {
-        0 => None,
-        1..60 => Some(secs),
-        _ => Some(secs.next_multiple_of(60)),
-    })
+    seconds(text).filter(|&secs| secs <= MAX_SECS).map(Some).ok_or_else(invalid)
 }
 
 /// The accepted forms, for hints.

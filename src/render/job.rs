@@ -219,6 +219,11 @@ pub(crate) fn tres_per_socket(job: &JobView) -> Option<String> {
     gpu.per_socket.map(|count| gpu.as_gres(count))
 }
 
+/// Returns the requested binding of tasks to GPUs: `--gpu-bind`.
+pub(crate) fn tres_bind(job: &JobView) -> Option<String> {
+    job.request.gpu_bind.as_ref().map(|bind| format!("gres:gpu:{bind}"))
+}
+
 /// Returns the text, or Slurm's `(null)` if it is missing.
 pub fn or_null(text: Option<&str>) -> String {
     text.filter(|t| !t.is_empty()).unwrap_or("(null)").to_owned()

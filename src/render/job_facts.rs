@@ -169,6 +169,11 @@ static FACTS: &[JobFact] = &[
         .later_sacct(&["Licenses"], 10)
         .show(Place::Sharing, "Licenses", Some("(null)"))
         .queue("licenses"),
+    JobFact::text(|j| given(&j.request.network)).squeue("", &["Network"], "NETWORK").show(
+        Place::Sharing,
+        "Network",
+        Some("(null)"),
+    ),
     JobFact::text(|j| given(&j.request.admin_comment))
         .squeue("", &["admin_comment"], "ADMIN_COMMENT")
         .sacct(&["AdminComment"], 20)

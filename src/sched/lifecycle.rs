@@ -396,7 +396,9 @@ impl Core {
     /// dependency can never be met.
     pub(super) fn drop_if_hopeless(&mut self, id: JobId, cx: &mut Cx) {
         let Some(record) = self.records.get(id) else { return };
-        if record.job.run.state != JobState::Pending || !record.job.request.kill_on_invalid_dep {
+        if record.job.run.state != JobState::Pending
+            || !record.job.request.is_killed_on_invalid_dep()
+        {
             return;
         }
         let Some(waits) = record.waits.as_deref() else { return };

@@ -369,7 +369,7 @@ fn request(d: &Double, shape: Shape) -> Ask {
         r.hold = shape.held;
         r.requeue = shape.requeue;
         r.mail_type = shape.requeue.then(|| "ALL,TIME_LIMIT_50".to_owned());
-        r.kill_on_invalid_dep = shape.kill;
+        r.kill_on_invalid_dep = Some(shape.kill);
         r.begin = begin;
         r.priority = shape.priority;
         if shape.exclusive {

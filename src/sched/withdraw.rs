@@ -84,7 +84,7 @@ mod tests {
         let gone = d.submit(ask().held());
         let after = d.submit(ask().after(DependencyKind::AfterOk, gone));
         let dropped = d.submit(
-            ask().after(DependencyKind::AfterOk, gone).with(|r| r.kill_on_invalid_dep = true),
+            ask().after(DependencyKind::AfterOk, gone).with(|r| r.kill_on_invalid_dep = Some(true)),
         );
         withdraw(&mut d, gone);
         d.plan();

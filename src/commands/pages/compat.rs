@@ -8,7 +8,7 @@ use clap::Arg;
 use std::fmt::Write;
 
 /// A command, an option and how it differs from Slurm.
-const DIFFERS: [(&str, &str, &str); 22] = [
+const DIFFERS: [(&str, &str, &str); 24] = [
     (
         "sbatch",
         "ntasks",
@@ -21,6 +21,8 @@ const DIFFERS: [(&str, &str, &str); 22] = [
         "requeues the job once after FAILED, TIMEOUT, OUT_OF_MEMORY or NODE_FAIL",
     ),
     ("sbatch", "time", "enforced to the second"),
+    ("sbatch", "tmp", "only shown; the space is not checked"),
+    ("sbatch", "profile", "only shown; nothing is profiled"),
     ("sbatch", "nodes", "one node; more are refused"),
     ("sbatch", "nodelist", "one node; others are refused"),
     ("sbatch", "snapshot", "slotd's own option"),
@@ -145,7 +147,7 @@ mod tests {
         for (row, standing) in [
             ("| `-a`, `--array` | ", "same, replayed"),
             ("| `--export-file` | ", "same"),
-            ("| `--switches` | ", "no effect: Limit the number of network switches"),
+            ("| `--spread-job` | ", "no effect: Spread the job over many nodes"),
             ("| `--het-group` | ", "refused: there are no heterogeneous jobs on one host"),
             ("| `--mpi` | ", "differs: none and pmi2; pmix is refused"),
         ] {

@@ -16,22 +16,18 @@ use slotd_parse::error::shown;
 use slotd_parse::suggest;
 
 /// Slurm's keys for jobs that have no effect here.
-const NO_EFFECT: [&str; 19] = [
+const NO_EFFECT: [&str; 15] = [
     "burstBuffer",
     "clusterFeatures",
     "clusters",
     "container",
     "coreSpec",
-    "delayBoot",
     "excNodeList",
     "minCPUsNode",
-    "minTmpDiskNode",
-    "network",
     "power",
     "reboot",
     "resetAccrueTime",
     "siteFactor",
-    "switches",
     "threadSpec",
     "userID",
     "userList",

@@ -64,7 +64,7 @@ pub(super) fn of(
     request.command = Some(entry.command.clone());
     let script = entry.script.clone().into_bytes();
     slotd_parse::script::check(&script).map_err(|why| CliError::error(1, why.to_string()))?;
-    let mut own = choices.idle_variables();
+    let mut own = choices.option_variables();
     own.push(("SLURM_GET_USER_ENV", "1".to_owned()));
     let export = Export { option: sbatch.export.as_ref(), file: &[], new_job: true };
     Ok((request, LaunchTexts { script, env: export.block(origin, &own) }))

@@ -187,7 +187,7 @@ impl Srun {
             cpu_bind,
             placement: request.placement.clone(),
             report_cpu_bind,
-            gpu_bind: self.gpu_bind.clone().unwrap_or_default(),
+            gpu_bind: self.job.gpu_bind.clone().unwrap_or_default(),
             mpi: self.mpi.unwrap_or_default(),
             kill_on_bad_exit: self.kill_on_bad_exit.is_some_and(|number| number > 0),
         }

@@ -105,7 +105,11 @@ fn of_queue(job: &mut Map<String, Value>) {
             exit_code(status / 256, status % 256, "")
         });
     }
-    ["job_state", "shared", "profile"].into_iter().for_each(|name| change(job, name, list));
+    ["job_state", "shared"].into_iter().for_each(|name| change(job, name, list));
+    change(job, "profile", |kinds| words(kinds, str::to_ascii_uppercase));
+    change(job, "flags", |flags| {
+        words(flags, |flag| flag.replace("_INV_DEP", "_INVALID_DEPENDENCY"))
+    });
 }
 
 fn of_accounting(job: &mut Map<String, Value>) {
@@ -168,6 +172,11 @@ fn list(value: &Value) -> Value {
     if value.is_null() { json!([]) } else { json!([value]) }
 }
 
+/// Converts the words of a list, and `null` to an empty list.
+fn words(value: &Value, to: impl Fn(&str) -> String) -> Value {
+    value.as_array().into_iter().flatten().filter_map(Value::as_str).map(to).collect()
+}
+
 fn exit_code(code: i64, signal: i64, name: &str) -> Value {
     let status = match (code, signal) {
         (0, 0) => "SUCCESS",
@@ -186,7 +195,7 @@ mod tests {
     use super::*;
     use crate::fixture::{NOW, ctx, job, node};
     use crate::json::{accounting_records, jobs, nodes};
-    use slotd_model::{End, ExitCode, Reason};
+    use slotd_model::{End, ExitCode, JobRequest, Reason};
 
     #[test]
     fn numbers_of_a_job_say_whether_they_are_set_or_unlimited() {
@@ -205,6 +214,14 @@ mod tests {
             assert_eq!(one[name], value, "{name}");
         }
         assert_eq!(one["exit_code"]["status"], json!(["SUCCESS"]));
+        assert_eq!((&one["flags"], &one["profile"]), (&json!(["JOB_WAS_RUNNING"]), &json!([])));
+        let asks = |r: &mut JobRequest| {
+            (r.kill_on_invalid_dep, r.profile) = (Some(false), Some("Energy,Task".to_owned()));
+        };
+        let idle = document(jobs(&[job(173, "idle").asks(asks).build()], &ctx()));
+        let idle = &idle["jobs"][0];
+        assert_eq!(idle["flags"], json!(["NO_KILL_INVALID_DEPENDENCY"]));
+        assert_eq!(idle["profile"], json!(["ENERGY", "TASK"]));
         assert_eq!(running["meta"]["plugin"]["data_parser"], "data_parser/v0.0.40");
         assert_eq!(running["meta"]["slurm"]["version"]["major"], "22");
         let endless = document(jobs(&[job(1, "f").build()], &ctx()));

@@ -87,6 +87,8 @@ fn request<'a>(j: &'a JobView, shape: Shape, ctx: &Ctx) -> Members<'a> {
         Sharing::Mcs => Some("mcs"),
         Sharing::Oversubscribe => Some("oversubscribe"),
     };
+    let profile =
+        q.profile.as_ref().map(|kinds| kinds.split(',').map(Value::from).collect::<Value>());
     members! {
         "batch_flag": facts::is_batch(j), "command": facts::command(j).unwrap_or_default(),
         "current_working_directory": &q.work_dir, "standard_error": &j.std_err, "standard_input": &j.std_in,
@@ -103,13 +105,22 @@ fn request<'a>(j: &'a JobView, shape: Shape, ctx: &Ctx) -> Members<'a> {
         "requeue": j.runs_again(), "nice": Some(q.nice).filter(|nice| *nice != 0),
         "priority": facts::priority(j), "dependency": facts::dependency(j).unwrap_or_default(),
         "time_limit": minutes(q.time_limit_secs), "time_minimum": q.time_min_secs.map_or(0, |s| s.div_ceil(60)),
-        "deadline": epoch(q.deadline),
+        "deadline": epoch(q.deadline), "delay_boot": q.delay_boot_secs.unwrap_or(0),
+        "minimum_tmp_disk_per_node": q.tmp_disk_mb.unwrap_or(0), "profile": profile,
+        "tres_bind": facts::tres_bind(j).unwrap_or_default(),
     }
 }
 
 fn life<'a>(j: &'a JobView, ctx: &'a Ctx) -> Members<'a> {
     let suspended_secs = if j.run.suspended_at.is_some() { facts::elapsed_secs(j, ctx) } else { 0 };
-    let flags = if j.run.start.is_some() { json!(["JOB_WAS_RUNNING"]) } else { json!([]) };
+    let kills = j.request.kill_on_invalid_dep;
+    let flags = [
+        (kills == Some(true), "KILL_INV_DEP"),
+        (kills == Some(false), "NO_KILL_INV_DEP"),
+        (j.run.start.is_some(), "JOB_WAS_RUNNING"),
+    ];
+    let flags: Value =
+        flags.into_iter().filter_map(|(is_set, name)| is_set.then_some(name)).collect();
     members! {
         "job_state": j.run.state.name(), "state_reason": j.run.reason.slurm_name(), "state_description": "", "flags": flags,
         "submit_time": epoch(Some(j.submit)), "eligible_time": epoch(facts::eligible(j)),
@@ -149,13 +160,13 @@ fn absent() -> Members<'static> {
         "association_id": 0, "batch_features": "", "burst_buffer": "", "burst_buffer_state": "",
         "cluster_features": "", "container": "", "core_spec": Value::Null, "cores_per_socket": Value::Null,
         "cpu_frequency_governor": Value::Null, "cpu_frequency_maximum": Value::Null, "cpu_frequency_minimum": Value::Null,
-        "cpus_per_tres": "", "delay_boot": 0, "federation_origin": "", "federation_siblings_active": "",
+        "cpus_per_tres": "", "federation_origin": "", "federation_siblings_active": "",
         "federation_siblings_viable": "", "het_job_id": 0, "het_job_id_set": "", "het_job_offset": 0, "max_cpus": 0,
-        "max_nodes": 0, "mcs_label": "", "memory_per_tres": "", "minimum_tmp_disk_per_node": 0,
-        "profile": Value::Null, "reboot": false, "resize_time": 0,
+        "max_nodes": 0, "mcs_label": "", "memory_per_tres": "",
+        "reboot": false, "resize_time": 0,
         "show_flags": json!(["SHOW_ALL", "SHOW_DETAIL", "SHOW_LOCAL"]), "sockets_per_board": 0, "sockets_per_node": Value::Null,
         "tasks_per_board": 0, "tasks_per_core": Value::Null, "tasks_per_socket": Value::Null, "thread_spec": Value::Null,
-        "threads_per_core": Value::Null, "tres_bind": "", "tres_freq": "",
+        "threads_per_core": Value::Null, "tres_freq": "",
     }
 }
 
@@ -163,6 +174,7 @@ fn absent() -> Members<'static> {
 mod tests {
     use super::*;
     use crate::fixture::{NOW, ctx, job as build};
+    use slotd_model::binding::GpuBind;
     use slotd_model::{End, Reason};
 
     fn one(j: JobView) -> Value {
@@ -234,6 +246,27 @@ mod tests {
         {
             assert!(j.get(key).is_some(), "{key}");
         }
+    }
+
+    #[test]
+    fn requests_without_an_effect_have_members() {
+        let j = one(build(172, "idle")
+            .asks(|r| {
+                (r.delay_boot_secs, r.tmp_disk_mb) = (Some(300), Some(2048));
+                (r.kill_on_invalid_dep, r.profile) = (Some(true), Some("Energy,Task".to_owned()));
+                r.gpu_bind = Some(GpuBind::None);
+            })
+            .build());
+        for (key, value) in [
+            ("delay_boot", json!(300)),
+            ("minimum_tmp_disk_per_node", json!(2048)),
+            ("profile", json!(["Energy", "Task"])),
+            ("tres_bind", json!("gres:gpu:none")),
+            ("flags", json!(["KILL_INV_DEP"])),
+        ] {
+            assert_eq!(j[key], value, "{key}");
+        }
+        assert_eq!(one(build(173, "plain").build())["profile"], Value::Null);
     }
 
     #[test]

@@ -188,7 +188,7 @@ fn place_and_size(r: &mut Record, j: &JobView, detail: bool, ctx: &Ctx) {
     r.line(vec![
         ("MinCPUsNode", facts::min_cpus(j).to_string()),
         (if per_cpu { "MinMemoryCPU" } else { "MinMemoryNode" }, size::mib(mb, ctx.units)),
-        ("MinTmpDiskNode", "0".to_owned()),
+        ("MinTmpDiskNode", size::mib(q.tmp_disk_mb.unwrap_or(0), ctx.units)),
     ]);
 }
 
@@ -196,14 +196,13 @@ fn request(r: &mut Record, j: &JobView, ctx: &Ctx) {
     let q = &j.request;
     r.line(vec![
         ("Features", facts::value_or_null(q.constraint.as_ref())),
-        ("DelayBoot", time::long(0)),
+        ("DelayBoot", time::long(q.delay_boot_secs.unwrap_or(0))),
     ]);
     job_facts::show(j, Place::Features, ctx).into_iter().for_each(|word| r.line(vec![word]));
     let contiguous = u8::from(q.contiguous).to_string();
     let mut sharing =
         vec![("OverSubscribe", facts::over_subscribe(j).to_owned()), ("Contiguous", contiguous)];
     sharing.extend(job_facts::show(j, Place::Sharing, ctx));
-    sharing.push(("Network", "(null)".to_owned()));
     r.line(sharing);
     r.word("Command", facts::or_null(facts::command(j).as_deref()));
     r.word("WorkDir", q.work_dir.clone());
@@ -215,9 +214,15 @@ fn request(r: &mut Record, j: &JobView, ctx: &Ctx) {
         r.word("StdIn", j.std_in.clone());
         r.word("StdOut", j.std_out.clone());
     }
+    let switches = q.switches.map(|s| format!("{}@{}", s.count, time::long(s.wait_secs)));
+    r.word_if("Switches", switches);
     r.word("Power", "");
+    let kills = q.kill_on_invalid_dep.map(|kills| if kills { "Yes" } else { "No" }.to_owned());
+    // Slurm's spelling.
+    r.word_if("KillOInInvalidDependent", kills);
     r.word_if("CpusPerTres", facts::cpus_per_tres(j));
     r.word_if("MemPerTres", facts::mem_per_tres(j));
+    r.word_if("TresBind", facts::tres_bind(j));
     r.word_if("TresPerJob", facts::tres_per_job(j));
     r.word_if("TresPerNode", facts::tres_per_node(j));
     r.word_if("TresPerSocket", facts::tres_per_socket(j));
@@ -277,8 +282,10 @@ mod tests {
     use crate::fixture::{at, ctx, job as build, step};
     use slotd_model::End;
     use slotd_model::array::ArraySpec;
+    use slotd_model::binding::GpuBind;
+    use slotd_model::request::Switches;
     use slotd_model::tres::Usage;
-    use slotd_model::{ExitCode, StepId, TaskSet, Tres};
+    use slotd_model::{ExitCode, JobRequest, StepId, TaskSet, Tres};
 
     /// Returns Slurm's part of the text, without slotd's additions.
     fn slurms(text: &str) -> String {
@@ -287,6 +294,25 @@ mod tests {
             .filter(|l| !ours.iter().any(|o| l.starts_with(o)))
             .map(|l| format!("{l}\n"))
             .collect()
+    }
+
+    #[test]
+    fn requests_without_an_effect_are_shown_in_slurms_places() {
+        let asks = |r: &mut JobRequest| {
+            r.network = Some("sn_all".to_owned());
+            r.switches = Some(Switches { count: 2, wait_secs: 90 });
+            (r.delay_boot_secs, r.tmp_disk_mb) = (Some(300), Some(2048));
+            r.kill_on_invalid_dep = Some(false);
+            r.gpu_bind = Some(GpuBind::Single(2));
+        };
+        let text = job(&build(191, "idle").asks(asks).build(), false, false, &ctx());
+        for part in [
+            " MinTmpDiskNode=2G\n   Features=(null) DelayBoot=00:05:00\n",
+            " Licenses=(null) Network=sn_all\n",
+            "\n   Switches=2@00:01:30\n   Power=\n   KillOInInvalidDependent=No\n   TresBind=gres:gpu:single:2\n",
+        ] {
+            assert!(text.contains(part), "{part}: {text}");
+        }
     }
 
     #[test]

@@ -187,7 +187,10 @@ static FIELDS: &[F] = &[
     F::new(&["ExcNodes"], "EXC_NODES", |r, _| r.job.request.exclude.to_string().into()).code("x"),
     F::new(&["MinMemory"], "MIN_MEMORY", |r, _| Value::Mib(job::min_memory(r.job).0)).code("m"),
     F::new(&["MinCpus"], "MIN_CPUS", |r, _| job::min_cpus(r.job).into()).code("c"),
-    F::new(&["MinTmpDisk"], "MIN_TMP_DISK", zero).code("d"),
+    F::new(&["MinTmpDisk"], "MIN_TMP_DISK", |r, _| {
+        Value::Mib(r.job.request.tmp_disk_mb.unwrap_or(0))
+    })
+    .code("d"),
     F::new(&["tres-per-node", "gres"], "TRES_PER_NODE", |r, _| {
         Value::or_not_available(job::tres_per_node(r.job))
     })
@@ -231,7 +234,9 @@ static FIELDS: &[F] = &[
         Value::or_not_available(job::cpus_per_tres(r.job))
     }),
     F::new(&["Deadline"], "DEADLINE", |r, _| instant(r.job.request.deadline)),
-    F::new(&["DelayBoot"], "DELAY_BOOT", |_, _| Value::Short(Some(0))),
+    F::new(&["DelayBoot"], "DELAY_BOOT", |r, _| {
+        Value::Short(Some(r.job.request.delay_boot_secs.unwrap_or(0)))
+    }),
     F::new(&["DerivedEC"], "DERIVED_EC", |r, _| wait_status(r.job.run.derived_exit)),
     F::new(&["EligibleTime"], "ELIGIBLE_TIME", |r, _| instant(job::eligible(r.job))),
     F::new(&["exit_code"], "EXIT_CODE", |r, _| wait_status(r.job.run.exit)),
@@ -248,7 +253,6 @@ static FIELDS: &[F] = &[
     F::new(&["MinTime"], "TIME_MIN", |r, _| {
         Value::Short(Some(r.job.request.time_min_secs.unwrap_or(0)))
     }),
-    F::new(&["Network"], "NETWORK", null),
     F::new(&["NTPerBoard"], "NTASKS_PER_BOARD", not_available),
     F::new(&["NTPerCore"], "NTASKS_PER_CORE", |r, _| {
         or_not_available(r.job.request.placement.ntasks_per_core)
@@ -269,9 +273,13 @@ static FIELDS: &[F] = &[
     F::new(&["PreemptTime"], "PREEMPT_TIME", |r, _| {
         instant(r.job.run.preempted.as_ref().map(|by| by.at))
     }),
-    F::new(&["Profile"], "PROFILE", |_, _| "NotSet".into()),
+    F::new(&["Profile"], "PROFILE", |r, _| {
+        r.job.request.profile.as_deref().unwrap_or("NotSet").into()
+    }),
     F::new(&["Reboot"], "REBOOT", zero),
-    F::new(&["ReqSwitch"], "REQ_SWITCH", zero),
+    F::new(&["ReqSwitch"], "REQ_SWITCH", |r, _| {
+        r.job.request.switches.map_or(0, |switches| switches.count).into()
+    }),
     F::new(&["Requeue"], "REQUEUE", |r, _| r.job.runs_again().into()),
     F::new(&["ResizeTime"], "RESIZE_TIME", not_available),
     F::new(&["RestartCnt"], "RESTART_COUNT", |r, _| r.job.run.restarts.into()),
@@ -287,7 +295,7 @@ static FIELDS: &[F] = &[
     F::new(&["tres", "tres-alloc"], "TRES_ALLOC", |r, c| {
         tres::scontrol(&job::allocated_or_asked(r.job), c.units).into()
     }),
-    F::new(&["tres-bind"], "TRES_BIND", not_available),
+    F::new(&["tres-bind"], "TRES_BIND", |r, _| Value::or_not_available(job::tres_bind(r.job))),
     F::new(&["tres-freq"], "TRES_FREQ", not_available),
     F::new(&["tres-per-job"], "TRES_PER_JOB", |r, _| {
         Value::or_not_available(job::tres_per_job(r.job))
@@ -298,7 +306,9 @@ static FIELDS: &[F] = &[
     F::new(&["tres-per-task"], "TRES_PER_TASK", |r, _| {
         Value::or_not_available(job::tres_per_task(r.job))
     }),
-    F::new(&["Wait4Switch"], "WAIT4SWITCH", |_, _| Value::Short(Some(0))),
+    F::new(&["Wait4Switch"], "WAIT4SWITCH", |r, _| {
+        Value::Short(Some(r.job.request.switches.map_or(0, |switches| switches.wait_secs)))
+    }),
     // slotd's own, for lists of names.
     F::new(&[], "JOBID", |r, c| ranked(r, r.shown.id(c))).own(&["JobID"]).brief(),
     F::new(&[], "NTASKS", |r, _| r.job.request.task_count().into()).own(&["NTasks"]).brief(),

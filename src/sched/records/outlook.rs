@@ -109,7 +109,7 @@ impl Records {
     /// (`--kill-on-invalid-dep`).
     pub(crate) fn hopeless_tasks(&self, job: &Job, waits: &Waits) -> TaskSet {
         match (&waits.corr, waits.any) {
-            (Some(corr), false) if job.request.kill_on_invalid_dep => {
+            (Some(corr), false) if job.request.is_killed_on_invalid_dep() => {
                 TaskSet::from_sorted(&corr.failed.iter().copied().collect::<Vec<_>>())
             }
             (Some(_) | None, _) => TaskSet::default(),

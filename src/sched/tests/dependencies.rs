@@ -93,7 +93,7 @@ fn kill_on_invalid_dep_cancels_a_whole_chain() {
     let mut last = d.submit(ask());
     let first = last;
     for _ in 0..2000 {
-        last = d.submit(ask().after(AfterOk, last).with(|r| r.kill_on_invalid_dep = true));
+        last = d.submit(ask().after(AfterOk, last).with(|r| r.kill_on_invalid_dep = Some(true)));
     }
     d.plan();
     d.exit(first, 1);
@@ -280,7 +280,7 @@ fn an_aftercorr_array_is_reevaluated_when_a_ready_task_leaves_it() {
 fn tasks_that_can_never_start_are_cancelled_as_one_record() {
     let mut d = Double::new(2, 1000, 0);
     let first = d.submit(ask().array(0, 1, None));
-    let kill = |ask: Ask| ask.with(|r| r.kill_on_invalid_dep = true);
+    let kill = |ask: Ask| ask.with(|r| r.kill_on_invalid_dep = Some(true));
     let second = d.submit(kill(ask().array(0, 20_000, None).after(AfterCorr, first)));
     d.plan();
     let tasks = d.started();
@@ -385,7 +385,7 @@ fn one_counterpart_is_enough_with_a_question_mark() {
     let either = |d: &mut Double, kinds: [DependencyKind; 2]| {
         let terms = vec![on(kinds[0], bad), on(kinds[1], open)];
         let ask = ask().array(0, 1, None).dependency(Dependency { terms, any: true });
-        d.submit(ask.with(|r| r.kill_on_invalid_dep = true))
+        d.submit(ask.with(|r| r.kill_on_invalid_dep = Some(true)))
     };
     let waiting = [either(&mut d, [AfterCorr, AfterCorr]), either(&mut d, [AfterCorr, AfterOk])];
     d.plan();

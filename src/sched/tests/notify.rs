@@ -137,8 +137,9 @@ fn a_chain_has_ended_when_all_linked_jobs_have() {
     let alone = d.submit(ask());
     d.plan();
     let last = d.submit(ask().name("report").after(AfterAny, left).after(AfterOk, right));
-    let hopeless =
-        d.submit(ask().after(AfterNotOk, last).with(|request| request.kill_on_invalid_dep = true));
+    let hopeless = d.submit(
+        ask().after(AfterNotOk, last).with(|request| request.kill_on_invalid_dep = Some(true)),
+    );
     d.exit(left, 1);
     d.exit(alone, 0);
     restart(&mut d);

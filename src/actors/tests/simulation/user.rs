@@ -95,7 +95,7 @@ impl Play {
         let request = request.with(|r| {
             r.comment = Some(comment);
             r.requeue = requeue;
-            r.kill_on_invalid_dep = kill;
+            r.kill_on_invalid_dep = Some(kill);
             r.begin = begin;
         });
         (request, after)
