@@ -7,11 +7,11 @@
 use crate::args::error::{CliError, Mark};
 use crate::args::extra::{self, Extra};
 use crate::args::getopt::{Grammar, Operands};
-use crate::args::headings;
 use crate::args::origin::Origin;
 use crate::args::table::{Given, Operand, Options, Takes, Values};
 use crate::args::value::{BadValue, Why};
 use crate::args::variables::Variable;
+use crate::args::{headings, job_values};
 use clap::{Args, Command};
 use slotd_parse::SpecError;
 use slotd_parse::directive::Directive;
@@ -312,6 +312,14 @@ impl Reader {
     /// Returns whether the command line contains this option.
     pub fn has(&self, name: &str) -> bool {
         self.line.iter().any(|choice| choice.given.name == name)
+    }
+
+    /// Returns the help on the values of an option, if the command line requests it.
+    pub fn value_help(&self) -> Option<CliError> {
+        let help = |choice: &Choice| {
+            job_values::help_on(&choice.given.name, choice.given.value.as_deref()?)
+        };
+        self.line.iter().find_map(help)
     }
 
     /// Returns whether the directives of a script contain this option.

@@ -113,8 +113,20 @@ pub fn priority(text: &str, _: &str) -> Result<Maybe<u32>, SpecError> {
 pub fn gres(text: &str) -> Result<Maybe<GresAsk>, Why> {
     match text {
         "" => Err(SpecError::submission("Invalid Trackable RESource (TRES) specification").into()),
-        "help" => Err(CliError::output(GRES_HELP).into()),
-        text => Ok(slotd_parse::gres::parse(text)?),
+        text => match help_on("gres", text) {
+            Some(help) => Err(help.into()),
+            None => Ok(slotd_parse::gres::parse(text)?),
+        },
+    }
+}
+
+/// Returns the help on the values of an option if this value requests it. As in Slurm, that of
+/// `--hint` has exit code 1.
+pub fn help_on(option: &str, value: &str) -> Option<CliError> {
+    match (option, value.to_ascii_lowercase().as_str()) {
+        ("gres", "help" | "list") => Some(CliError::output(GRES_HELP)),
+        ("hint", "help") => Some(CliError::output(HINT_HELP).with_exit(1)),
+        _ => None,
     }
 }
 
@@ -134,10 +146,10 @@ const HINT_HELP: &str = "Application hint options:
 ///
 /// # Errors
 /// Fails with Slurm's text and exit code 1 for an unknown hint. The text of `help` is also returned
-/// as an error, with exit code 1 as in Slurm.
+/// as an error.
 pub fn hint(text: &str) -> Result<Hint, Why> {
-    if text == "help" {
-        return Err(CliError::output(HINT_HELP).with_exit(1).into());
+    if let Some(help) = help_on("hint", text) {
+        return Err(help.into());
     }
     let found = Hint::ALL.into_iter().find(|(name, _)| *name == text);
     found.map(|(_, hint)| hint).ok_or_else(|| {

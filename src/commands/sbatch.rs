@@ -161,6 +161,10 @@ pub(super) type Fetch<'a> = &'a dyn Fn(Text<'_>) -> io::Result<Vec<u8>>;
 pub fn parse(argv: &[OsString], origin: &Origin, read: Fetch<'_>) -> Result<Sbatch, CliError> {
     let reader = Reader::scan::<Sbatch>(APPLET, argv)?;
     reader.refuse_components(false)?;
+    // Help needs no script.
+    if let Some(help) = reader.value_help() {
+        return Err(help);
+    }
     let script = if reader.has("wrap") { None } else { Some(script_of(&reader, origin, read)?) };
     let directives = match &script {
         Some(script) => {

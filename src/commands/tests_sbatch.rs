@@ -645,6 +645,22 @@ fn options_without_effect_on_one_host_are_accepted() {
 }
 
 #[test]
+fn help_on_values_needs_no_script() {
+    for word in ["--gres=help", "--gres=LIST"] {
+        let (asked, text, exit) = outcome(&[], "", &[word]);
+        assert!(asked.is_none() && exit == 0, "{word}: {exit}: {text}");
+        assert!(
+            text.starts_with("Valid gres options are:\ngpu[[:type]:count]\n"),
+            "{word}: {text}"
+        );
+    }
+    let (_, text, exit) = outcome(&[], "", &["--hint=help"]);
+    assert!(text.starts_with("Application hint options:\n") && exit == 1, "{exit}: {text}");
+    let (_, text, _) = outcome(&[], "", &["--gres=gpu:1"]);
+    assert_eq!(without_hints(&text), "sbatch: error: Batch script is empty!\n");
+}
+
+#[test]
 fn options_that_are_only_shown_keep_their_values() {
     let got = asked(&[
         "--switches=2@1:30",
