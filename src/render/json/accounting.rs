@@ -29,13 +29,16 @@ pub fn accounting_records(jobs: &[JobView], ctx: &Ctx) -> Vec<Value> {
 
 fn job(j: &JobView, ctx: &Ctx) -> Value {
     let q = &j.request;
+    // The first covers all flags of the scheduler. slotd has only one, which is Slurm's main one.
+    let flags = ["CLEAR_SCHEDULING", "STARTED_ON_SCHEDULE"];
+    let flags = if j.run.start.is_some() { json!(flags) } else { json!([]) };
     let mut record = json!({
         "job_id": j.id.0, "name": q.name, "user": q.user, "group": q.group, "association": null,
         "cluster": ctx.cluster, "partition": j.partition,
         "priority": facts::priority(j), "constraints": text_of(q.constraint.as_ref()), "container": null,
         "comment": { "administrator": null }, "wckey": { "flags": [] }, "reservation": { "id": 0 },
         "mcs": { "label": "" },
-        "het": { "job_id": 0, "job_offset": null }, "flags": [], "array": array(j, ctx),
+        "het": { "job_id": 0, "job_offset": null }, "flags": flags, "array": array(j, ctx),
         "state": { "current": facts::state_name(j), "reason": j.run.reason.slurm_name() },
         "exit_code": exit_code(facts::recorded_exit(j), j.run.state),
         "derived_exit_code": exit_code(j.run.derived_exit, j.run.state),
@@ -272,6 +275,8 @@ mod tests {
         assert_eq!(killed["exit_code"]["signal"], json!({ "signal_id": 9, "name": "KILL" }));
         let pending = one(build(2, "p").build());
         assert_eq!(pending["exit_code"]["status"], "PENDING");
+        assert_eq!(killed["flags"], json!(["CLEAR_SCHEDULING", "STARTED_ON_SCHEDULE"]));
+        assert_eq!(pending["flags"], json!([]));
         assert_eq!(
             (&pending["time"]["start"], &pending["nodes"]),
             (&0.into(), &"None assigned".into())

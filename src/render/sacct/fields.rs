@@ -368,7 +368,9 @@ static FIELDS: &[F] = &[
     text(19, &["Eligible"], |r, _| of_job(r, |j| instant(job::eligible(j)))),
     text(19, &["End"], |r, _| instant(end(r))).code("E").brief(),
     text(8, &["ExitCode"], exit_code).code("X").brief(),
-    text(19, &["Flags"], nothing),
+    text(19, &["Flags"], |r, _| {
+        of_job(r, |j| if j.run.start.is_some() { "SchedMain" } else { "None" })
+    }),
     number(6, &["GID"], |r, _| of_job(r, |j| j.request.gid)),
     text(9, &["Group"], |r, _| of_job(r, |j| &j.request.group)),
     text(-12, &["JobID"], id).code("i").brief(),

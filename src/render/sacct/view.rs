@@ -690,6 +690,14 @@ mod tests {
     }
 
     #[test]
+    fn flags_name_the_scheduler_of_started_jobs() {
+        let jobs = [job(1, "waits").build(), job(2, "runs").running(3).build()];
+        assert_eq!(print(&jobs, &parsable("jobid,flags"), &ctx()), "1|None\n2|SchedMain\n");
+        let options = Options { rows: Rows::Steps, ..parsable("Flags") };
+        assert_eq!(print(&records()[1..2], &options, &ctx()), "\n");
+    }
+
+    #[test]
     fn names_ignore_case_and_may_be_abbreviated() {
         assert_eq!(values("JOBIDRAW,stat,elap").split(';').nth(4), Some("183|FAILED|00:00:00"));
     }
