@@ -403,6 +403,7 @@ fn scontrol_prints_slurms_errors() {
             1,
         ),
         ("H-26", &["show", "hostnames", "n1,n2", "n3"], "too many arguments for keyword:show\n", 1),
+        ("a second job", &["show", "job", "1", "2"], "too many arguments for keyword:show\n", 1),
         ("H-29", &["show", "hostnames"], "scontrol: error: host list is empty\n", 0),
         ("H-37", &["show", "nosuch"], "invalid entity:nosuch for keyword:show \n", 1),
         ("H-38", &["nosuch"], "invalid keyword: nosuch\n", 1),
@@ -611,6 +612,8 @@ fn scontrol_shows_other_things() {
         Show::Partition(None)
     );
     assert_eq!(show(&["show", "config"]), Show::Config);
+    let filtered = ["show", "assoc_mgr", "users=ann", "flags=users,assoc"];
+    assert_eq!(show(&filtered), Show::Nothing("assoc_mgr"));
     assert_eq!(show(&["show", "res"]), Show::Reservations(None));
     assert_eq!(show(&["show", "hostname", "a[1-2]"]), Show::Hostnames("a[1-2]".into()));
     let around =

@@ -120,7 +120,8 @@ pub fn read(words: &[String], origin: &Origin) -> Result<Show, CliError> {
             Ok(Show::Hostlist { names, sorted: *name == "hostlistsorted" })
         };
     }
-    if values.len() > 1 {
+    // Only this entity takes several filters: `users=ann flags=users`.
+    if values.len() > 1 && *name != "assoc_mgr" {
         return Err(too_many("show"));
     }
     let one = values.pop().filter(|value| !value.is_empty());
