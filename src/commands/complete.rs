@@ -418,6 +418,7 @@ mod tests {
     #[test]
     fn words_of_scontrol_depend_on_the_verb() {
         assert_eq!(words("scontrol susp"), ["suspend"]);
+        assert_eq!(words("scontrol one"), ["oneliner"]);
         assert_eq!(words("scontrol show part"), ["partitions"]);
         assert_eq!(words("scontrol update JobId=1 TimeL"), ["TimeLimit="]);
         assert_eq!(words("scontrol update PartitionName=x MaxT"), ["MaxTime="]);

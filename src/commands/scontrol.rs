@@ -144,9 +144,10 @@ const VERBS: [Verb; 23] = [
     }),
 ];
 
-/// Returns the verbs, with their help texts.
+/// Returns the verbs and the commands of a session, with their help texts.
 pub fn verbs() -> impl Iterator<Item = (&'static str, &'static str)> {
-    VERBS.iter().map(|Verb(name, _, about, _)| (*name, *about))
+    let modes = MODES.iter().map(|(name, _, about, _)| (*name, *about));
+    VERBS.iter().map(|Verb(name, _, about, _)| (*name, *about)).chain(modes)
 }
 
 /// A value parser that accepts any word, since verbs may be abbreviated. It provides the verbs for
@@ -193,16 +194,17 @@ const REFUSED: [(&str, &str); 12] = [
     ("token", "only the owner of the socket can connect"),
 ];
 
-/// The commands for an interactive session, each with its shortest accepted abbreviation in letters.
-const MODES: [(&str, usize, Mode); 8] = [
-    ("all", 2, Mode::Partitions),
-    ("details", 3, Mode::Details),
-    ("exit", 1, Mode::End),
-    ("hide", 2, Mode::Partitions),
-    ("oneliner", 1, Mode::Oneliner),
-    ("quiet", 4, Mode::Quiet),
-    ("quit", 1, Mode::End),
-    ("verbose", 4, Mode::Verbose),
+/// The commands for an interactive session, each with its shortest accepted abbreviation in letters
+/// and its help text.
+const MODES: [(&str, usize, &str, Mode); 8] = [
+    ("all", 2, "Include hidden partitions; there are none", Mode::Partitions),
+    ("details", 3, "Show more details from now on", Mode::Details),
+    ("exit", 1, "End the session", Mode::End),
+    ("hide", 2, "Omit hidden partitions; there are none", Mode::Partitions),
+    ("oneliner", 1, "Print one line per record from now on", Mode::Oneliner),
+    ("quiet", 4, "Print no messages from now on", Mode::Quiet),
+    ("quit", 1, "End the session", Mode::End),
+    ("verbose", 4, "Print messages again", Mode::Verbose),
 ];
 
 /// Parses a command line.
@@ -231,7 +233,7 @@ pub fn command(words: &[String], origin: &Origin) -> Result<Command, CliError> {
     if let Some(Verb(.., read)) = VERBS.iter().find(is_meant) {
         return read(rest, origin);
     }
-    let is_mode = |(name, least, _): &&(&str, usize, Mode)| {
+    let is_mode = |(name, least, ..): &&(&str, usize, &str, Mode)| {
         verb.len() >= *least && name.starts_with(&verb) && rest.is_empty()
     };
     if let Some((.., mode)) = MODES.iter().find(is_mode) {
