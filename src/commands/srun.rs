@@ -13,7 +13,7 @@ use super::output::print_stderr;
 use super::{
     Done, Entry, not_immediate, paths, refused, submitting_origin, trial_refused, unexpected,
 };
-use crate::args::choices::{Applet, Reader, definition};
+use crate::args::choices::{Applet, Choices, Reader, definition};
 use crate::args::error::{CliError, Mark};
 use crate::args::getopt::Operands;
 use crate::args::headings::{CPUS, DOES, NEWS, RUNS, WHEN, WHERE};
@@ -152,6 +152,9 @@ options! {
         /// variables of the step are added later
         #[arg(skip)]
         pub env: Vec<u8>,
+        /// The warning about an option that is ignored
+        #[arg(skip)]
+        pub warning: Option<String>,
         /// The given options by name, for `-v`
         #[arg(skip)]
         pub defined: Vec<(String, String)>,
@@ -177,6 +180,7 @@ pub fn parse(argv: &[OsString], origin: &Origin) -> Result<Srun, CliError> {
     let submission = Submission { job: &srun.job, choices: &choices, origin };
     let mut request = submission.request(kind, &name, argv)?;
     request.immediate_secs = srun.immediate;
+    srun.warning = drop_ntasks_per_node(&mut request, &choices);
     if srun.no_wait {
         // It is a separate job, even if submitted from inside another.
         srun.jobid = srun.jobid.filter(|_| !choices.is_from_environment("jobid"));
@@ -258,6 +262,23 @@ impl Srun {
     }
 }
 
+/// Removes `--ntasks-per-node` if it contradicts the numbers of tasks and nodes. Returns Slurm's
+/// warning, which only too many tasks cause. Two numbers of the surrounding job never cause one.
+fn drop_ntasks_per_node(request: &mut JobRequest, choices: &Choices) -> Option<String> {
+    let (tasks, each, nodes) =
+        (request.ntasks?, request.ntasks_per_node?, request.nodes?.min.max(1));
+    let is_own = ["ntasks", "ntasks-per-node"].iter().any(|name| choices.on_command_line(name));
+    if !is_own || each == tasks / nodes {
+        return None;
+    }
+    request.ntasks_per_node = None;
+    let warning = format!(
+        "can't honor --ntasks-per-node set to {each} which doesn't match the requested tasks {tasks} with the number of \
+         requested nodes {nodes}. Ignoring --ntasks-per-node."
+    );
+    (tasks > each).then_some(warning)
+}
+
 /// In Slurm, `--dependency` has no effect on steps (srun man page), so that a step which should wait
 /// runs at once.
 fn step_dependency() -> CliError {
@@ -270,6 +291,9 @@ pub fn run(argv: &[OsString]) -> Done {
     let srun = parse(argv, &origin)?;
     if srun.job.common.verbose > 0 {
         print_defined("srun", &srun.defined);
+    }
+    if let Some(warning) = srun.warning.as_ref().filter(|_| !srun.job.quiet) {
+        print_stderr(&format!("srun: warning: {warning}\n"));
     }
     let session = Session { srun, origin };
     session.carry_out().map_err(|error| match error.exit {

@@ -98,6 +98,29 @@ fn srun_prints_slurms_errors() {
 }
 
 #[test]
+fn ntasks_per_node_that_contradicts_ntasks_is_ignored_with_slurms_warning() {
+    let warned = |env: &[(&str, &str)], words: &[&str]| {
+        let words = [words, &["true"]].concat();
+        let srun = srun_in(env, &words).expect("a good command line");
+        let each = [srun.request.ntasks_per_node, srun.step.ntasks_per_node];
+        (srun.warning, each)
+    };
+    let text = "can't honor --ntasks-per-node set to 2 which doesn't match the requested tasks 4 with the number of \
+        requested nodes 1. Ignoring --ntasks-per-node.";
+    let ignored = (Some(text.to_owned()), [None; 2]);
+    assert_eq!(warned(&[], &["-N1", "-n4", "--ntasks-per-node=2"]), ignored);
+    let job = [("SLURM_JOB_ID", "1"), ("SLURM_JOB_NUM_NODES", "1"), ("SLURM_NTASKS", "4")];
+    assert_eq!(warned(&job, &["--ntasks-per-node=2"]), ignored);
+    let both = [&job[..], &[("SLURM_NTASKS_PER_NODE", "2")]].concat();
+    assert_eq!(warned(&both, &["-n4"]), ignored);
+    // Fewer tasks cause no warning, and numbers of the job nothing at all.
+    assert_eq!(warned(&both, &["-n1"]), (None, [None; 2]));
+    assert_eq!(warned(&both, &[]), (None, [Some(2); 2]));
+    assert_eq!(warned(&[], &["-N1", "-n2", "--ntasks-per-node=2"]), (None, [Some(2); 2]));
+    assert_eq!(warned(&[], &["-n4", "--ntasks-per-node=2"]), (None, [Some(2); 2]));
+}
+
+#[test]
 fn srun_stops_reading_options_at_the_command() {
     let got = srun(&["-n1", "--cpu-bind=q", "python", "-m", "snakemake", "--cores", "all"]);
     assert_eq!(got.command, ["python", "-m", "snakemake", "--cores", "all"]);
