@@ -31,6 +31,24 @@ fn gpus_per_task_apply_to_the_steps_of_the_job() {
 }
 
 #[test]
+fn gpu_bind_of_a_job_applies_to_its_ranks_and_steps() {
+    let slotd = Setup::default().set("SLOTD_GPU_COUNT", 2).start();
+    let echo = "echo $SLURM_PROCID:$CUDA_VISIBLE_DEVICES";
+    for script in [echo.to_owned(), format!("srun sh -c '{echo}'")] {
+        let ask = ["-p", "gpu", "-G", "2", "-n2", "--gpu-bind=single:1"];
+        let job = slotd.wrap(&ask, &script);
+        slotd.wait_state(job, "COMPLETED");
+        let output = slotd.output(job);
+        let mut lines: Vec<&str> = output.lines().collect();
+        lines.sort_unstable();
+        assert_eq!(lines, ["0:0", "1:1"], "{script}");
+    }
+    let job = slotd.wrap(&["-p", "gpu", "-G", "2", "--gpu-bind=single:1"], echo);
+    slotd.wait_state(job, "COMPLETED");
+    assert_eq!(slotd.output(job), "0:0,1\n");
+}
+
+#[test]
 fn no_gpu_is_allocated_twice() {
     let slotd = Setup::default().set("SLOTD_GPU_COUNT", 3).set("SLOTD_CPUS", 16).start();
     let jobs: Vec<u32> = (0..20)

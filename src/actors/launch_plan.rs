@@ -172,8 +172,11 @@ pub fn batch_launch(
         Stream::File { path: absolute(dir, &name).into(), append }
     };
     let output = |pattern: &str, rank: u32| file(request.output_dir(), pattern, rank, append);
+    // A script that runs once is no task: it sees all GPUs.
+    let gpu_bind = request.gpu_bind.as_ref().filter(|_| ntasks > 1 || is_run);
+    let gpu_bind = gpu_bind.cloned().unwrap_or_default();
     let task = |rank| {
-        let gpus = task_gpus(&GpuBind::Auto, &request.gpu, &alloc, rank, ntasks);
+        let gpus = task_gpus(&gpu_bind, &request.gpu, &alloc, rank, ntasks);
         TaskSpec {
             rank,
             stdin: request

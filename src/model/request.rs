@@ -431,7 +431,7 @@ pub struct JobRequest {
     /// The kinds of `--profile`, in Slurm's spelling: `Energy,Task`, or `None`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub profile: Option<String>,
-    /// `--gpu-bind` of sbatch and salloc. Steps receive it in `SLURM_GPU_BIND`.
+    /// `--gpu-bind`, for the ranks of a batch job or a `Run`. Steps receive it in `SLURM_GPU_BIND`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub gpu_bind: Option<GpuBind>,
 }
