@@ -685,6 +685,9 @@ fn scontrol_update_accepts_the_most_used_keys() {
 fn scontrol_update_accepts_slurms_keys() {
     assert_eq!(changes(&["TimeLimit=+10"]), [Update::TimeLimitBy(600)]);
     assert_eq!(changes(&["TimeLimit=-10"]), [Update::TimeLimitBy(-600)]);
+    // Limits are in whole minutes.
+    assert_eq!(changes(&["TimeLimit=+5:30"]), [Update::TimeLimitBy(360)]);
+    assert_eq!(changes(&["TimeLimit=-5:30"]), [Update::TimeLimitBy(-360)]);
     assert_eq!(changes(&["Nice=100", "NumCPUs=2"]), [Update::Nice(100), Update::NumCpus(2)]);
     assert_eq!(
         changes(&["MinMemoryNode=50", "Requeue=0"]),
