@@ -74,7 +74,8 @@ fn check_right(d: &Double, victim: &Job, by: JobId) {
     assert!(own_tier > tier || own_qos.preempt.contains(&qos.name), "{victim:?} by {by}");
 }
 
-/// Checks that a job starts when all jobs that are going have gone.
+/// Checks that a job starts when all jobs that are going have gone. Jobs that their user requeues
+/// return to the queue, perhaps ahead of it, so they are cancelled.
 fn check_room(d: &Double, by: JobId) {
     if d.state(by) == JobState::Running {
         // Only the owner's reservation kept it waiting: that counts on the end of the others.
@@ -83,9 +84,12 @@ fn check_room(d: &Double, by: JobId) {
     let mut d = d.clone();
     let going: Vec<JobId> = victims(&d).into_iter().map(|(job, _)| job.id).collect();
     let ending = d.core.jobs().filter(|job| job.run.state == JobState::Completing);
-    let all: BTreeSet<JobId> = ending.map(|job| job.id).chain(going).collect();
+    let all: BTreeSet<JobId> = ending.map(|job| job.id).chain(going.iter().copied()).collect();
     for id in all {
         d.end(id, EndCause::Exited, ExitCode::status(1));
+        if d.state(id) == JobState::Pending && !going.contains(&id) {
+            let _ = d.cancel(&JobRef::job(id));
+        }
     }
     d.started();
     d.plan();
