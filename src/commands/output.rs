@@ -8,6 +8,7 @@ use crate::args::origin::Origin;
 use crate::args::table::options;
 use crate::client::terminal;
 use clap::Args;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use serde_json::Value;
 use slotd_model::Timestamp;
 use slotd_parse::suggest;
@@ -120,9 +121,27 @@ pub fn print(text: &str) -> Done {
 }
 
 /// Like [`print`], for bytes that need not be text.
-pub fn print_bytes(bytes: &[u8]) -> Done {
+pub fn print_bytes(mut bytes: &[u8]) -> Done {
     let mut out = io::stdout().lock();
-    match out.write_all(bytes).and_then(|()| out.flush()) {
+    let written = loop {
+        let result = match bytes {
+            [] => match out.flush() {
+                Ok(()) => break Ok(()),
+                failed => failed,
+            },
+            _ => out.write(bytes).map(|count| bytes = bytes.get(count..).unwrap_or_default()),
+        };
+        match result.map_err(|error| (error.kind(), error)) {
+            Ok(()) | Err((io::ErrorKind::Interrupted, _)) => {}
+            // The stream itself does not wait for its reader.
+            Err((io::ErrorKind::WouldBlock, _)) => {
+                let _ =
+                    poll(&mut [PollFd::new(out.as_fd(), PollFlags::POLLOUT)], PollTimeout::NONE);
+            }
+            Err((_, error)) => break Err(error),
+        }
+    };
+    match written {
         Ok(()) => Ok(0),
         Err(e) => Err(CliError::error(1, format!("cannot write to standard output: {e}"))),
     }

@@ -99,7 +99,8 @@ pub fn parse(line: CommandLine) -> Parsed {
 const MOST_WORDS: usize = 1024;
 const MOST_TIME_FORMAT: usize = 64;
 
-/// Returns whether a query is too short to make its answer long.
+/// Returns whether a query is too short to make its answer long. Ranges in brackets could name
+/// millions of hosts or tasks.
 fn is_short(args: &[OsString], env: &[(OsString, OsString)]) -> bool {
     let most = |name: &OsString| match name.as_encoded_bytes() {
         b"SLURM_TIME_FORMAT" => MOST_TIME_FORMAT,
@@ -107,6 +108,7 @@ fn is_short(args: &[OsString], env: &[(OsString, OsString)]) -> bool {
         _ => usize::MAX,
     };
     args.iter().map(|word| word.len()).sum::<usize>() <= MOST_WORDS
+        && !args.iter().any(|word| word.as_encoded_bytes().contains(&b'['))
         && env.iter().all(|(name, value)| value.len() <= most(name))
 }
 
@@ -324,6 +326,7 @@ mod tests {
             (squeue, "--json"),
             (squeue, "-o %i%!"),
             (squeue, "-j x"),
+            (squeue, "-j 1_[1-3]"),
             (squeue, "-u other"),
             (squeue, "-w other"),
             (squeue, "--help"),

@@ -6,6 +6,7 @@ use crate::text::{Text, is_same, number_at};
 use crate::{Attempt, record};
 use slotd_protocol::VERSION;
 use slotd_protocol::frame::{HEADER, MAGIC};
+use slotd_protocol::request::Program;
 
 /// The longest path that is used, including its final zero byte, in bytes. The program handles
 /// longer ones.
@@ -14,8 +15,13 @@ pub(crate) const PATH: usize = 1024;
 /// The part of an answer before its raw part, in bytes.
 pub(crate) const ANSWER_HEAD: usize = HEADER + 16;
 
-/// The time after which a warning says that the answer is late, in seconds: that of the program.
+/// The time after which a warning says that the answer to a submission is late, in seconds: that of
+/// `sbatch`.
 const LATE: i64 = 10;
+
+/// The longest wait for the answer to a query, in seconds. The program may not need the daemon, for
+/// example to report an invalid option.
+const QUERY: i64 = 1;
 
 /// The daemon's answer. Its raw part is a text or a path.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -105,7 +111,9 @@ impl<'a> Asker<'a> {
 
     /// Receives the answer. Returns `None` if there is none, or another one.
     fn receive<'b, const N: usize>(&self, answer: &'b mut Text<N>) -> Option<(Answered, &'b [u8])> {
-        if self.socket.is_readable_within(LATE) == Ok(false) {
+        if self.process.program != Program::Sbatch {
+            self.socket.is_readable_within(QUERY).ok().filter(|is_so| *is_so)?;
+        } else if self.socket.is_readable_within(LATE) == Ok(false) {
             warn_late(self.path);
         }
         loop {

@@ -215,11 +215,8 @@ impl Fd {
 
     /// Returns whether data arrives within this time, in seconds.
     pub(crate) fn is_readable_within(&self, seconds: i64) -> Result<bool> {
-        let mut asked = pollfd { fd: self.0 as i32, events: libc::POLLIN, revents: 0 };
         let time = libc::timespec { tv_sec: seconds, tv_nsec: 0 };
-        let (asked, time) = (&raw mut asked as usize, &raw const time as usize);
-        // SAFETY: both pointers are to live structures.
-        unsafe { call(libc::SYS_ppoll, [asked, 1, time, 0, 0]) }.map(|ready| ready > 0)
+        wait(self.0, libc::POLLIN, &raw const time)
     }
 
     /// Reads once. Returns the number of bytes, 0 at the end.
@@ -235,7 +232,15 @@ impl Fd {
     }
 }
 
-/// Writes all bytes to a standard stream.
+/// Returns whether a descriptor is ready within this time, or at any time if there is none.
+fn wait(descriptor: usize, events: i16, time: *const libc::timespec) -> Result<bool> {
+    let mut asked = pollfd { fd: descriptor as i32, events, revents: 0 };
+    let (asked, time) = (&raw mut asked as usize, time as usize);
+    // SAFETY: both pointers are to live structures, or null.
+    unsafe { call(libc::SYS_ppoll, [asked, 1, time, 0, 0]) }.map(|ready| ready > 0)
+}
+
+/// Writes all bytes to a standard stream. Waits for a reader that is slow, if writing does not.
 pub(crate) fn write_all(stream: usize, mut bytes: &[u8]) -> Result<()> {
     while !bytes.is_empty() {
         let (start, len) = (bytes.as_ptr() as usize, bytes.len());
@@ -243,6 +248,10 @@ pub(crate) fn write_all(stream: usize, mut bytes: &[u8]) -> Result<()> {
         match unsafe { call(libc::SYS_write, [stream, start, len, 0, 0]) } {
             Ok(written) => bytes = bytes.get(written..).unwrap_or_default(),
             Err(libc::EINTR) => {}
+            Err(libc::EAGAIN) => match wait(stream, libc::POLLOUT, core::ptr::null()) {
+                Ok(_) | Err(libc::EINTR) => {}
+                Err(error) => return Err(error),
+            },
             Err(error) => return Err(error),
         }
     }

@@ -53,7 +53,10 @@ impl Process {
     /// wait for a daemon that hangs if it only prints its version or asks another cluster.
     pub(crate) fn asks_daemon(&self) -> bool {
         const OTHERS: [&[u8]; 6] = [b"--help", b"--vers", b"--usage", b"-V", b"-M", b"--clu"];
-        let is_other = |word: &[u8]| OTHERS.into_iter().any(|start| after(word, start).is_some());
+        let is_other = |word: &[u8]| {
+            OTHERS.into_iter().any(|start| after(word, start).is_some())
+                || self.program == Program::Sbatch && is_same(word, b"-h")
+        };
         let clusters = [&b"SLURM_CLUSTERS="[..], b"SBATCH_CLUSTERS="];
         let names_others = self.arguments().any(is_other)
             || clusters.into_iter().any(|name| self.variable(name).is_some());
@@ -180,6 +183,7 @@ mod tests {
             "sinfo -V",
             "sacct --version",
             "sbatch -Mall job.sh",
+            "sbatch -h",
             "squeue --clusters=a",
             "scontrol",
             "scontrol show",

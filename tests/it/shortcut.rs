@@ -8,7 +8,8 @@ use serde_json::{Value, json};
 use slotd_kit::git::{git, repository};
 use slotd_kit::{Running, Slotd, wire};
 use std::fs::{self, File};
-use std::io::Write;
+use std::io::{Read, Write};
+use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, symlink};
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -355,6 +356,43 @@ fn the_program_asks_if_it_cannot_use_the_answer_to_a_query() {
         let out = query.end();
         assert_eq!((out.code, out.stdout.as_str()), (1, ""));
     }
+}
+
+/// Neither the shortcut nor the program repeats or loses bytes.
+#[test]
+fn output_is_printed_once_to_a_slow_reader() {
+    let daemon = Daemon::start();
+    // The pipe holds a page, and does not wait for its reader.
+    let printed = |mut command: Command, answer: Option<&str>| {
+        let (mut reader, writer) = std::io::pipe().unwrap();
+        // SAFETY: these calls change only this pipe.
+        unsafe {
+            libc::fcntl(writer.as_raw_fd(), libc::F_SETPIPE_SZ, 4096);
+            libc::fcntl(writer.as_raw_fd(), libc::F_SETFL, libc::O_NONBLOCK);
+        }
+        let mut child = command.stdout(writer).spawn().unwrap();
+        drop(command);
+        if let Some(text) = answer {
+            daemon.next().of_the_shortcut().answer(json!("Printed"), text.as_bytes());
+        }
+        let mut printed = String::new();
+        reader.read_to_string(&mut printed).unwrap();
+        assert_eq!(child.wait().unwrap().code(), Some(0));
+        printed
+    };
+    let long = "x".repeat(8 << 10);
+    assert_eq!(printed(daemon.program("sinfo", &[]), Some(&long)), long);
+    let help = daemon.slotd.line("srun --help").ok().stdout;
+    assert!(help.len() > 4096, "{}", help.len());
+    assert_eq!(printed(daemon.program("srun", &["--help"]), None), help);
+}
+
+#[test]
+fn a_query_does_not_wait_long_for_a_daemon_that_hangs() {
+    let daemon = Daemon::start();
+    let query = daemon.spawn(daemon.program("squeue", &["--nonsense"]));
+    let _hangs = daemon.next().of_the_shortcut();
+    assert!(query.end().fails(1).stderr.contains("unrecognized option"));
 }
 
 /// On a terminal, the width and the colours matter.
