@@ -390,7 +390,7 @@ fn remove_unused_launches(
 mod tests {
     use super::*;
     use crate::testing::{Place, all, ended_job, insert, insert_with, job, put, step};
-    use slotd_model::array::TaskSet;
+    use slotd_model::array::{TaskRange, TaskSet};
     use slotd_model::change::Change;
     use slotd_model::dependency::DependencyKind;
     use slotd_model::{ArrayRole, Job, JobRequest, StepId};
@@ -417,6 +417,24 @@ mod tests {
 
     fn task(id: u32, task: u32, end_secs: i64) -> Job {
         Job { role: ArrayRole::Task { array_job: JobId(10), task }, ..done(id, end_secs) }
+    }
+
+    /// Many ranges are read with one statement.
+    #[test]
+    fn exactly_the_named_tasks_are_found() {
+        let place = Place::new();
+        let mut store = place.store();
+        put(&mut store, (0..200).map(|n| insert(&task(1000 + n, n, 100))).collect());
+        for step in [2, 5] {
+            let odd = (1..200).step_by(step).filter_map(|n| TaskRange::new(n, n, 1));
+            let named = JobRef {
+                tasks: Some(TaskSet::from_ranges(odd.collect())),
+                ..JobRef::job(JobId(10))
+            };
+            let found = load::named_keys(&mut store.conn, &[named]).unwrap();
+            let wanted: Vec<u32> = (1001..1200).step_by(step).collect();
+            assert_eq!(found.iter().map(|key| key.id.0).collect::<Vec<_>>(), wanted);
+        }
     }
 
     #[test]

@@ -10,7 +10,7 @@ use diesel::sql_types::BigInt;
 use diesel::sqlite::SqliteConnection;
 use slotd_model::change::LaunchTexts;
 use slotd_model::run::RunState;
-use slotd_model::{End, Job, JobId, JobRef, JobRequest, JobState, Step, Timestamp};
+use slotd_model::{End, Job, JobId, JobRef, JobRequest, JobState, Step, TaskSet, Timestamp};
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -290,6 +290,17 @@ pub(super) fn key((id, array, task): Columns) -> Result<Key, StoreError> {
     Ok(Key { listed: array.unwrap_or(id), task, id: job_id("jobs", id)? })
 }
 
+/// The most ranges of tasks that are read one by one.
+const MOST_SPANS: usize = 64;
+
+/// Returns the spans of tasks to read: each range or, if there are many, all of them at once.
+fn spans(tasks: &TaskSet) -> Vec<(u32, u32)> {
+    match tasks.ranges() {
+        [first, .., last] if tasks.ranges().len() > MOST_SPANS => vec![(first.first, last.last)],
+        ranges => ranges.iter().map(|range| (range.first, range.last)).collect(),
+    }
+}
+
 /// Returns the keys of the records that match these references, without duplicates.
 pub(super) fn named_keys(
     conn: &mut SqliteConnection,
@@ -321,9 +332,13 @@ pub(super) fn named_keys(
                 .load::<Columns>(conn)
                 .map_err(&failed)?,
         );
-        for range in tasks.ranges() {
-            let within = jobs::array_task_id.between(i64::from(range.first), i64::from(range.last));
-            rows.extend(all().filter(of_array.and(within)).load::<Columns>(conn).map_err(&failed)?);
+        let is_named =
+            |(_, _, task): &Columns| u32::try_from(*task).is_ok_and(|t| tasks.contains(t));
+        for (first, last) in spans(tasks) {
+            let within = jobs::array_task_id.between(i64::from(first), i64::from(last));
+            let found =
+                all().filter(of_array.and(within)).load::<Columns>(conn).map_err(&failed)?;
+            rows.extend(found.into_iter().filter(is_named));
         }
     }
     let mut keys = rows.into_iter().map(key).collect::<Result<Vec<_>, _>>()?;
