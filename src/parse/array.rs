@@ -4,9 +4,11 @@ use crate::error::{SpecError, shown};
 use slotd_model::array::{ArraySpec, MAX_TASK_ID, TaskRange, TaskSet};
 use std::collections::BTreeMap;
 
-/// The maximum number of task IDs, counting repeats, in overlapping ranges with different steps.
-/// Only contrived input comes near this limit, and it would keep a client busy for seconds.
-const MAX_NAMED: u64 = 64 * (MAX_TASK_ID as u64 + 1);
+/// The maximum number of task IDs, counting repeats, in overlapping ranges with different steps, and
+/// the maximum number of ranges of their union. Only contrived input comes near these limits, and it
+/// would keep the daemon busy for seconds or fill its memory.
+const MAX_NAMED: u64 = 4 * (MAX_TASK_ID as u64 + 1);
+const MAX_RANGES: usize = 1 << 16;
 
 /// Parses the tasks of an array and the number that may run at once (`%4`; `%0` and a bare `%` set
 /// no limit).
@@ -96,7 +98,7 @@ fn union(ranges: Vec<TaskRange>) -> Option<TaskSet> {
         }
     }
     let ids: Vec<u32> = (0..=last).filter(|&id| member[id as usize]).collect();
-    Some(TaskSet::from_sorted(&ids))
+    Some(TaskSet::from_sorted(&ids)).filter(|set| set.ranges().len() <= MAX_RANGES)
 }
 
 /// Parses digits only: `u32::from_str` would accept a sign.
@@ -185,10 +187,18 @@ mod tests {
         let spec = parse(&text.join(",")).expect("the same two ranges repeated");
         assert_eq!(spec.tasks.len(), 4_000_001);
         let text: Vec<String> = (2..10_000).map(|i| format!("0-4000000:{i}")).collect();
-        assert!(parse(&text.join(",")).is_ok());
+        assert!(parse(&text.join(",")).is_err());
         let text: Vec<String> =
             (0..10_000).map(|i| format!("{}-4000000:{}", i % 100, 100 + i / 100)).collect();
         let _ = parse(&text.join(","));
+    }
+
+    #[test]
+    fn a_set_of_too_many_ranges_is_refused() {
+        assert!(parse("0-30000:2,1-30000:3").is_ok());
+        assert!(parse("0-3999999:2,1-3999999:3").is_err());
+        let odd: Vec<String> = (0..60_000).map(|i| (i * 7 + i % 5).to_string()).collect();
+        assert!(parse(&odd.join(",")).is_ok());
     }
 
     fn element() -> impl Strategy<Value = String> {
