@@ -273,6 +273,11 @@ pub const MOST_PLAIN_ARGS: usize = 64;
 /// The longest text that a plain command line prints, in bytes.
 pub const MOST_PRINTED: usize = 8 << 10;
 
+/// The namespaces that a plain command line shares with the daemon: those of files, of the host name
+/// and of users. Each path has a final zero byte.
+pub const NAMESPACES: [&str; 3] =
+    ["/proc/self/ns/mnt\0", "/proc/self/ns/uts\0", "/proc/self/ns/user\0"];
+
 /// A program with plain command lines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Program {
@@ -324,6 +329,9 @@ pub struct PlainCommand {
     /// 0 until the daemon has asked for the script.
     pub script_len: usize,
     pub pid: u32,
+    /// The numbers of the process's namespaces, in the order of [`NAMESPACES`]. In another one, the
+    /// same names may mean something else.
+    pub namespaces: [u64; NAMESPACES.len()],
     pub umask: u32,
     /// The working directory or one above it contains `.git`.
     pub may_be_in_tree: bool,

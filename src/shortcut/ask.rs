@@ -1,12 +1,12 @@
 //! The connection to the daemon: requests with a command line, and their answers.
 
-use crate::kernel::{CText, Fd, only_user, pid, shorten_slice, write_all};
+use crate::kernel::{CText, Fd, find, only_user, pid, shorten_slice, write_all};
 use crate::process::Process;
 use crate::text::{Text, is_same, number_at};
 use crate::{Attempt, record};
 use slotd_protocol::VERSION;
 use slotd_protocol::frame::{HEADER, MAGIC};
-use slotd_protocol::request::Program;
+use slotd_protocol::request::{NAMESPACES, Program};
 
 /// The longest path that is used, including its final zero byte, in bytes. The program handles
 /// longer ones.
@@ -73,7 +73,7 @@ impl<'a> Asker<'a> {
         script: &[u8],
         answer: &'b mut Text<N>,
     ) -> Option<(Answered, &'b [u8])> {
-        let mut head = Text::<288>::new();
+        let mut head = Text::<336>::new();
         self.write_head(&mut head, place, script.len())?;
         let parts = [head.get()?, self.process.words, place.dir, script];
         let len: usize = parts.iter().map(|part| part.len()).sum();
@@ -89,16 +89,21 @@ impl<'a> Asker<'a> {
     }
 
     /// Writes the header and the JSON part of the request.
-    fn write_head(&self, head: &mut Text<288>, place: Place<'_>, script: usize) -> Option<()> {
+    fn write_head(&self, head: &mut Text<336>, place: Place<'_>, script: usize) -> Option<()> {
         let process = self.process;
         let word = |is_so: bool| -> &[u8] { if is_so { b"true" } else { b"false" } };
-        let mut json = Text::<256>::new();
+        let mut json = Text::<304>::new();
         json.add(b"{\"Plain\":{\"program\":\"").add(process.program.name().as_bytes());
         json.add(b"\",\"args\":").number(process.args);
         json.add(b",\"words_len\":").number(process.words.len());
         json.add(b",\"dir_len\":").number(place.dir.len());
         json.add(b",\"script_len\":").number(script);
         json.add(b",\"pid\":").number(pid());
+        for (at, path) in NAMESPACES.into_iter().enumerate() {
+            let namespace = find(CText::new(path.as_bytes())?).ok()?.ino();
+            json.add(if at == 0 { b",\"namespaces\":[" } else { b"," }).number(namespace as usize);
+        }
+        json.add(b"]");
         json.add(b",\"umask\":").number(place.umask);
         json.add(b",\"may_be_in_tree\":").add(word(place.may_be_in_tree));
         json.add(b",\"is_on_terminal\":").add(word(place.is_on_terminal)).add(b"}}");

@@ -105,6 +105,11 @@ pub(crate) struct Found {
 }
 
 impl Found {
+    /// Returns its number.
+    pub(crate) fn ino(self) -> u64 {
+        self.ino
+    }
+
     pub(crate) fn is_same(self, other: Found) -> bool {
         self.dev == other.dev && self.ino == other.ino
     }

@@ -11,7 +11,7 @@ use std::fs::{self, File};
 use std::io::{Read, Write};
 use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, symlink};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, symlink};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
@@ -406,6 +406,32 @@ fn queries_on_a_terminal_do_not_use_the_shortcut() {
     assert_eq!(asked.json, json!("Node"));
     asked.answer(json!({"Refused": "ShuttingDown"}), b"");
     assert_eq!(query.wait().unwrap().code(), Some(1));
+}
+
+/// In another namespace, the time zone, the host name or the users may be others.
+#[test]
+fn only_processes_in_the_daemons_namespaces_have_plain_command_lines() {
+    let daemon = Daemon::start();
+    let query = daemon.spawn(daemon.program("sinfo", &["-h"]));
+    let mut asked = daemon.next().of_the_shortcut();
+    let own = ["mnt", "uts", "user"]
+        .map(|name| fs::metadata(format!("/proc/self/ns/{name}")).unwrap().ino());
+    assert_eq!(asked.json["Plain"]["namespaces"], json!(own));
+    asked.answer(json!("Printed"), b"");
+    query.end().ok();
+
+    let slotd = Slotd::start();
+    let mut socket = wire::connect(&slotd.root).unwrap();
+    let mut answer = |json: &Value| {
+        socket.write_all(&wire::frame(json.to_string().as_bytes(), &asked.raw)).unwrap();
+        wire::receive(&mut socket).unwrap()
+    };
+    assert_eq!(answer(&asked.json), json!("Printed"));
+    for at in 0..own.len() {
+        let mut elsewhere = asked.json.clone();
+        elsewhere["Plain"]["namespaces"][at] = json!(own[at] + 1);
+        assert_eq!(answer(&elsewhere), json!("NotPlain"), "{elsewhere}");
+    }
 }
 
 #[test]

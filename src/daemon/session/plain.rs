@@ -7,12 +7,15 @@ use slotd_model::job::ClientProcess;
 use slotd_model::source::WorkTree;
 use slotd_protocol::answer::Answer;
 use slotd_protocol::request::{
-    MOST_PLAIN_ARGS, MOST_PLAIN_BYTES, MOST_PRINTED, PlainCommand, Program, Request,
+    MOST_PLAIN_ARGS, MOST_PLAIN_BYTES, MOST_PRINTED, NAMESPACES, PlainCommand, Program, Request,
 };
 use slotd_sys::{aside, clock, proc, work_tree};
 use std::ffi::OsString;
+use std::fs;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
+use std::sync::OnceLock;
 
 /// The most records that the daemon prints, steps included. Other clients wait meanwhile.
 const MOST_ROWS: usize = 32;
@@ -74,12 +77,13 @@ impl Session {
     }
 
     /// Returns the command line of this client. Returns `None` if it is not a process of the
-    /// daemon's own user and group, if it submits and the daemon cannot identify it, or if it is
-    /// unusually large.
+    /// daemon's own user, group and namespaces, if it submits and the daemon cannot identify it, or
+    /// if it is unusually large.
     fn command_line(&self, ask: &PlainCommand, raw: Vec<u8>) -> Option<CommandLine> {
         let peer = self.socket.peer_cred().ok()?;
         let own = (nix::unistd::getuid().as_raw(), nix::unistd::getgid().as_raw());
         ((peer.uid(), peer.gid()) == own).then_some(())?;
+        (own_namespaces() == Some(ask.namespaces)).then_some(())?;
         let client = match ask.program {
             Program::Sbatch => Some(self.peer_process().filter(|client| client.pid == ask.pid)?),
             Program::Squeue | Program::Sinfo | Program::Sacct | Program::Scontrol => None,
@@ -106,6 +110,16 @@ impl Session {
             client,
         })
     }
+}
+
+/// Returns the numbers of this process's namespaces. They never change.
+fn own_namespaces() -> Option<[u64; NAMESPACES.len()]> {
+    static OWN: OnceLock<Option<[u64; NAMESPACES.len()]>> = OnceLock::new();
+    *OWN.get_or_init(|| {
+        let ino = |path: &str| fs::metadata(path.trim_end_matches('\0')).ok().map(|it| it.ino());
+        let [files, host, users] = NAMESPACES.map(ino);
+        Some([files?, host?, users?])
+    })
 }
 
 /// Returns the work tree that a job runs in, as `sbatch` itself would find it. Returns `None` if the
