@@ -26,7 +26,7 @@ pub fn parse(text: &str) -> Result<ArraySpec, SpecError> {
 }
 
 /// The accepted forms, for hints.
-const FORMS: &str = "0-7, 1,3,5-9:2 (every second), with %4 at most 4 at once; ids up to 4000000";
+const FORMS: &str = "0-7, 1,3,5-9:2 (every second), with %4 at most 4 at once; ids up to 4000000, in at most 65536 ranges";
 
 fn spec(text: &str) -> Option<ArraySpec> {
     let (list, limit) = match text.split_once('%') {
