@@ -128,8 +128,11 @@ fn steps_end_with_their_job() {
     let mut command = slotd.command("srun");
     command.args(["-p", "cancel", "-c", "2", "sleep", "1000"]);
     let mut step = slotd.spawn(command);
-    let running = || slotd.line("squeue -h -t R -o %i").ok().stdout.trim().parse().ok();
-    let victim: u32 = slotd.wait("srun runs", running);
+    let running = || {
+        let steps = slotd.line("squeue -h -s -o %i").ok().stdout;
+        steps.trim().strip_suffix(".0")?.parse().ok()
+    };
+    let victim: u32 = slotd.wait("the step runs", running);
     let urgent = high(&slotd);
     slotd.wait_state(urgent, "RUNNING");
     assert_eq!(slotd.wait_end(victim).state(), "PREEMPTED");
