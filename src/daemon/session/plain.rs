@@ -5,6 +5,7 @@ use crate::daemon::command_line::{CommandLine, Parsed, PlainQuery};
 use slotd_model::JobRequest;
 use slotd_model::job::ClientProcess;
 use slotd_model::source::WorkTree;
+use slotd_model::view::JobList;
 use slotd_protocol::answer::Answer;
 use slotd_protocol::request::{
     MOST_PLAIN_ARGS, MOST_PLAIN_BYTES, MOST_PRINTED, NAMESPACES, PlainCommand, Program, Request,
@@ -57,9 +58,7 @@ impl Session {
             _ => None,
         };
         let is_short = |answer: &Answer| match answer {
-            Answer::Jobs(list) => {
-                list.jobs.iter().map(|job| job.steps.len()).sum::<usize>() <= MOST_ROWS
-            }
+            Answer::Jobs(list) => steps(list) <= MOST_ROWS,
             _ => true,
         };
         let text = answer.map(|(answer, _)| answer).filter(is_short).and_then(query.print);
@@ -110,6 +109,12 @@ impl Session {
             client,
         })
     }
+}
+
+/// Returns the number of steps in an answer.
+fn steps(list: &JobList) -> usize {
+    let brief = list.brief.iter().filter_map(|job| job.past.as_ref()).map(|past| past.steps.len());
+    list.jobs.iter().map(|job| job.steps.len()).chain(brief).sum()
 }
 
 /// Returns the numbers of this process's namespaces. They never change.
