@@ -34,8 +34,11 @@ impl Session {
         let hub = &self.hub;
         let query = Arc::new(query);
         let reader = hub.readers.for_query(&query);
-        let list_of = async |PastFound { jobs, brief }| {
-            let jobs = refreshed(&hub.scheduler, jobs).await?;
+        let list_of = async |PastFound { jobs, mut brief }| {
+            let mut jobs = refreshed(&hub.scheduler, jobs).await?;
+            if query.brief {
+                brief.extend(jobs.drain(..).map(BriefJob::of_past));
+            }
             Ok::<_, actix::MailboxError>(JobList { jobs, brief, ..JobList::at((hub.clock)()) })
         };
         let read = async |ids: &[JobId]| {
