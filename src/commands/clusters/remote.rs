@@ -7,13 +7,14 @@ use crate::clusters::journal::Journal;
 use crate::clusters::link::{self, Call, Clusters, Ended, Input, Output, Stream};
 use crate::clusters::program;
 use crate::commands::output::print_stderr;
+use nix::sys::signal::SigHandler;
 use slotd_parse::error::shown;
 use slotd_render::text::printable;
-use slotd_sys::clock;
+use slotd_sys::{clock, start};
 use std::io::{self, Write};
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::sync::Once;
 
 /// The longest line of a message that is printed as one, in bytes.
@@ -132,6 +133,16 @@ pub fn here(name: &str, words: &[String], variables: &[(&str, &str)]) -> Result<
     let done = child.output()?;
     let code = done.status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(1);
     Ok(Output { ended: Ended::Code(code), out: done.stdout, err: done.stderr })
+}
+
+/// Passes a script to a command of this host. The command reads it only if it has no other script,
+/// and may have exited.
+pub fn feed(child: &mut Child, script: &[u8]) {
+    // A command that does not read its input must not end this process.
+    start::on_broken_pipe(SigHandler::SigIgn);
+    if let Some(mut stdin) = child.stdin.take() {
+        let _ = stdin.write_all(script);
+    }
 }
 
 /// A program for one cluster.

@@ -5,7 +5,7 @@ use super::super::output::print_bytes;
 use super::super::output::print_stderr;
 use super::super::sbatch::{ENTRY, Text, find_script, read, refuse, wrapped};
 use super::jobs::wait_for;
-use super::remote::{UNKNOWN, journal, print, seconds, submitted};
+use super::remote::{UNKNOWN, feed, journal, print, seconds, submitted};
 use super::{Elsewhere, take_out};
 use crate::args::error::{CliError, Mark};
 use crate::args::getopt::Remaining;
@@ -131,10 +131,7 @@ fn on_this_host(elsewhere: &Elsewhere<'_>, job: &Batch) -> super::Done {
         .env_remove("SBATCH_CLUSTERS")
         .stdin(Stdio::piped())
         .spawn()?;
-    if let Some(mut stdin) = child.stdin.take() {
-        // sbatch reads it only if it has no other script.
-        let _ = stdin.write_all(&job.text);
-    }
+    feed(&mut child, &job.text);
     Ok(child.wait()?.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(1))
 }
 

@@ -2,7 +2,7 @@
 
 use super::super::super::Done;
 use super::super::Elsewhere;
-use super::super::remote::{Remote, safe};
+use super::super::remote::{Remote, feed, safe};
 use super::dependencies::Dependencies;
 use super::{Batch, OWN_NAME, directive};
 use crate::args::error::{CliError, Mark};
@@ -113,9 +113,7 @@ fn local_trial(words: &[String], script: &[u8], comparable: bool) -> Result<Outp
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()?;
-    if let Some(mut stdin) = child.stdin.take() {
-        let _ = stdin.write_all(script);
-    }
+    feed(&mut child, script);
     let done = child.wait_with_output()?;
     let code = done.status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(1);
     Ok(Output { ended: Ended::Code(code), out: done.stdout, err: done.stderr })
