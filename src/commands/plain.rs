@@ -308,7 +308,8 @@ mod tests {
         for (program, words) in [
             (squeue, ""),
             (squeue, "-h -j 1,2_3 -o %i|%T -S -i"),
-            (squeue, "--me -t all -l"),
+            (squeue, "--me -t PD,R -l"),
+            (squeue, "-t all -j 1"),
             (squeue, "-u lab,0 --start -O jobid,stdout"),
             (sinfo, ""),
             (sinfo, "-N -l -R -s -o %P"),
@@ -321,6 +322,7 @@ mod tests {
         }
         for (program, words) in [
             (squeue, "-i 1"),
+            (squeue, "-t all"),
             (squeue, "-r"),
             (squeue, "-s"),
             (squeue, "--json"),

@@ -12,7 +12,7 @@ use crate::args::origin::Origin;
 use crate::args::table::options;
 use crate::args::value::{Names, hosts, job_or_step, named, value};
 use crate::commands::pages::texts;
-use crate::daemon::command_line::PlainQuery;
+use crate::daemon::command_line::{PlainQuery, QueryOf};
 use clap::Args;
 use slotd_model::query::JobQuery;
 use slotd_model::view::{JobList, JobView};
@@ -343,10 +343,7 @@ pub(super) fn plain(argv: &[OsString], origin: Origin) -> Option<PlainQuery> {
     let is_short = !args.jobs.is_empty() && !args.array && !args.duplicates && !args.helpformat;
     (is_table && is_short && args.user.is_empty() && args.group.is_empty()).then_some(())?;
     let layout = layout(&args, &origin).ok().filter(Layout::is_small)?;
-    let request = {
-        let options = options(&args, layout.clone());
-        Request::Accounting(for_table(query(&args, &[], &origin.host), &options))
-    };
+    let query = for_table(query(&args, &[], &origin.host), &options(&args, layout.clone()));
     let print = move |answer| {
         let Answer::Jobs(list) = answer else { return None };
         let mut list = list.whole();
@@ -356,7 +353,7 @@ pub(super) fn plain(argv: &[OsString], origin: Origin) -> Option<PlainQuery> {
         let mut listing = Listing::new(&options);
         Some(listing.add(&list.jobs, &ctx) + &listing.end(&ctx))
     };
-    Some(PlainQuery { request, print: Box::new(print) })
+    Some(PlainQuery { of: QueryOf::Accounting(query), print: Box::new(print) })
 }
 
 /// Limits a query to the parts of each record that the table shows.

@@ -12,12 +12,11 @@ use crate::args::origin::Origin;
 use crate::args::table::options;
 use crate::args::value::{Names, hosts, named, value};
 use crate::commands::pages::texts;
-use crate::daemon::command_line::PlainQuery;
+use crate::daemon::command_line::{PlainQuery, QueryOf};
 use clap::Args;
 use slotd_model::view::NodeView;
 use slotd_parse::error::shown;
 use slotd_protocol::answer::Answer;
-use slotd_protocol::request::Request;
 use slotd_render::Ctx;
 use slotd_render::field::helpformat;
 use slotd_render::sinfo::{self as render, Layout, Options, Sort, States, View, print};
@@ -192,7 +191,7 @@ pub(super) fn plain(argv: &[OsString], origin: Origin) -> Option<PlainQuery> {
         Answer::Node(node) => Some(text(&args, &table, &node, &node_ctx(&args, &node, &origin))),
         _ => None,
     };
-    Some(PlainQuery { request: Request::Node, print: Box::new(print) })
+    Some(PlainQuery { of: QueryOf::Node, print: Box::new(print) })
 }
 
 /// The layout of the lines.

@@ -12,7 +12,7 @@ use crate::args::origin::Origin;
 use crate::args::table::options;
 use crate::args::value::{Names, hosts, job, named, value};
 use crate::commands::pages::texts;
-use crate::daemon::command_line::PlainQuery;
+use crate::daemon::command_line::{PlainQuery, QueryOf};
 use clap::Args;
 use slotd_model::query::{JobQuery, names_record};
 use slotd_model::view::{JobList, JobView};
@@ -247,7 +247,9 @@ pub(super) fn plain(argv: &[OsString], origin: Origin) -> Option<PlainQuery> {
         && args.nodelist.iter().flatten().all(|name| output::is_node(name, &origin.host));
     let is_of_jobs = matches!(&table, Table::Jobs { layout, .. } if layout.is_small());
     (is_of_jobs && unknown.is_empty() && !is_long && is_known).then_some(())?;
-    let request = Request::Jobs(query(&args, &table, origin.now));
+    let query = query(&args, &table, origin.now);
+    // With a window, the database may have many.
+    query.since.is_none().then_some(())?;
     let print = move |answer| {
         let (Table::Jobs { layout, sort }, Answer::Jobs(list)) = (&table, answer) else {
             return None;
@@ -257,7 +259,7 @@ pub(super) fn plain(argv: &[OsString], origin: Origin) -> Option<PlainQuery> {
         rows.add(list);
         rows.end(&table).ok()
     };
-    Some(PlainQuery { request, print: Box::new(print) })
+    Some(PlainQuery { of: QueryOf::Jobs(query), print: Box::new(print) })
 }
 
 /// The layout of the rows.

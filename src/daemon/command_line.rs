@@ -2,8 +2,9 @@
 
 use slotd_model::JobId;
 use slotd_model::job::ClientProcess;
+use slotd_model::query::JobQuery;
 use slotd_protocol::answer::Answer;
-use slotd_protocol::request::{Program, Request, Submit};
+use slotd_protocol::request::{Program, Submit};
 use std::ffi::OsString;
 use std::fmt;
 use std::path::PathBuf;
@@ -29,16 +30,24 @@ pub struct CommandLine {
 /// Returns what `sbatch` prints for a submitted job.
 pub type Printed = fn(JobId) -> String;
 
+/// The part of the daemon that answers a query.
+#[derive(Debug)]
+pub enum QueryOf {
+    Jobs(JobQuery),
+    Accounting(JobQuery),
+    Node,
+}
+
 /// A query, and what its program prints for the answer.
 pub struct PlainQuery {
-    pub request: Request,
+    pub of: QueryOf,
     /// Returns `None` if the program would fail, or print anything to standard error.
     pub print: Box<dyn FnOnce(Answer) -> Option<String>>,
 }
 
 impl fmt::Debug for PlainQuery {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("PlainQuery").field("request", &self.request).finish_non_exhaustive()
+        f.debug_struct("PlainQuery").field("of", &self.of).finish_non_exhaustive()
     }
 }
 

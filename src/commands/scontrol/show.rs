@@ -7,7 +7,7 @@ use crate::args::options::Machine;
 use crate::args::origin::Origin;
 use crate::commands::output;
 use crate::commands::{Done, ask, ask_node, now, unexpected};
-use crate::daemon::command_line::PlainQuery;
+use crate::daemon::command_line::{PlainQuery, QueryOf};
 use slotd_model::license::LicenseUse;
 use slotd_model::query::names_record;
 use slotd_model::reservation;
@@ -328,14 +328,14 @@ pub(super) fn plain_jobs(
     origin: Origin,
 ) -> Option<PlainQuery> {
     output.data.machine().is_none().then_some(())?;
-    let request = Request::Jobs(Session::jobs_query(&wanted));
+    let of = QueryOf::Jobs(Session::jobs_query(&wanted));
     let print = move |answer| {
         let Answer::Jobs(list) = answer else { return None };
         let session = Session { output: &output, origin: &origin };
         let (jobs, ctx) = session.narrowed(list, &wanted);
         (!jobs.is_empty()).then(|| session.text_of_jobs(&jobs, &ctx))
     };
-    Some(PlainQuery { request, print: Box::new(print) })
+    Some(PlainQuery { of, print: Box::new(print) })
 }
 
 /// Prints the names in a host list. As in Slurm, an invalid list is reported but is not a failure.

@@ -1,14 +1,14 @@
 //! Plain command lines.
 
 use super::{Replied, Session, plain};
-use crate::daemon::command_line::{CommandLine, Parsed, PlainQuery};
+use crate::daemon::command_line::{CommandLine, Parsed, PlainQuery, QueryOf};
 use slotd_model::JobRequest;
 use slotd_model::job::ClientProcess;
 use slotd_model::source::WorkTree;
 use slotd_model::view::JobList;
 use slotd_protocol::answer::Answer;
 use slotd_protocol::request::{
-    MOST_PLAIN_ARGS, MOST_PLAIN_BYTES, MOST_PRINTED, NAMESPACES, PlainCommand, Program, Request,
+    MOST_PLAIN_ARGS, MOST_PLAIN_BYTES, MOST_PRINTED, NAMESPACES, PlainCommand, Program,
 };
 use slotd_sys::{aside, clock, proc, work_tree};
 use std::ffi::OsString;
@@ -51,11 +51,10 @@ impl Session {
 
     /// Answers a query with the text that its program prints, if that is short.
     async fn plain_query(&self, query: PlainQuery) -> Replied {
-        let answer = match query.request {
-            Request::Jobs(query) => self.jobs(query, MOST_ROWS).await?,
-            Request::Accounting(query) => self.accounting(query, MOST_ROWS).await?,
-            Request::Node => self.node().await?,
-            _ => None,
+        let answer = match query.of {
+            QueryOf::Jobs(query) => self.jobs(query, MOST_ROWS).await?,
+            QueryOf::Accounting(query) => self.accounting(query, MOST_ROWS).await?,
+            QueryOf::Node => self.node().await?,
         };
         let is_short = |answer: &Answer| match answer {
             Answer::Jobs(list) => steps(list) <= MOST_ROWS,
