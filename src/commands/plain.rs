@@ -134,19 +134,26 @@ fn parse_sbatch(line: CommandLine) -> Option<Parsed> {
     if clusters::may_be_named(&args, |name| origin.var_os(name).is_some()) {
         return None;
     }
-    let was_sent = script.is_some();
+    // The client is asked for the first file that is read, unless it has sent it. Everything else
+    // it has to read itself.
+    let guess = script.as_ref().and_then(|script| script.word.as_ref()?.to_str());
+    let guess = guess.map(|word| PathBuf::from(origin.absolute(word)));
+    let may_ask = Cell::new(guess.is_some() || script.is_none());
     let script = Cell::new(script);
     let wanted = OnceCell::<PathBuf>::new();
-    // The client sends the first file that is read. Everything else it has to read itself.
     let read = |text: Text<'_>| match text {
-        Text::File(path) => script.take().ok_or_else(|| {
+        Text::File(path) if may_ask.get() && guess.as_deref() != Some(path) => {
             let _ = wanted.set(path.to_owned());
-            io::Error::from(io::ErrorKind::PermissionDenied)
-        }),
+            Err(io::ErrorKind::PermissionDenied.into())
+        }
+        Text::File(_) => {
+            may_ask.set(false);
+            script.take().map(|sent| sent.text).ok_or(io::ErrorKind::PermissionDenied.into())
+        }
         Text::Stdin | Text::Descriptor(_) => Err(io::ErrorKind::Unsupported.into()),
     };
     let parsed = sbatch::parse(&args, &origin, &read);
-    if !was_sent && let Some(path) = wanted.into_inner() {
+    if let Some(path) = wanted.into_inner() {
         return Some(Parsed::ScriptWanted(path));
     }
     let sbatch = parsed.ok().filter(|sbatch| is_plain(sbatch, &origin, is_on_terminal))?;

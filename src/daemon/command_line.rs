@@ -18,13 +18,20 @@ pub struct CommandLine {
     pub env: Vec<(OsString, OsString)>,
     /// The working directory. Only that of a submission is known.
     pub dir: PathBuf,
-    /// The script, once the client was asked for it.
-    pub script: Option<Vec<u8>>,
+    pub script: Option<SentScript>,
     pub umask: u32,
     /// Standard error is a terminal.
     pub is_on_terminal: bool,
     /// The process of a submission.
     pub client: Option<ClientProcess>,
+}
+
+/// A file that the client has read.
+#[derive(Debug)]
+pub struct SentScript {
+    /// The word that names it, or `None` if it is the file that the client was asked for.
+    pub word: Option<OsString>,
+    pub text: Vec<u8>,
 }
 
 /// Returns what `sbatch` prints for a submitted job.

@@ -326,8 +326,11 @@ pub struct PlainCommand {
     pub args: usize,
     pub words_len: usize,
     pub dir_len: usize,
-    /// 0 until the daemon has asked for the script.
+    /// 0 if no script is sent.
     pub script_len: usize,
+    /// The word that names the script if the client sends it unasked, or 0 if the daemon has asked
+    /// for it.
+    pub script_word: usize,
     pub pid: u32,
     /// The numbers of the process's namespaces, in the order of [`NAMESPACES`]. In another one, the
     /// same names may mean something else.

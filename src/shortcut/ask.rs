@@ -45,6 +45,14 @@ pub(crate) struct Place<'a> {
     pub(crate) is_on_terminal: bool,
 }
 
+/// A file that is sent as the script. None: no bytes.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Script<'a> {
+    pub(crate) text: &'a [u8],
+    /// The word that names it, or 0 if the daemon has asked for it.
+    pub(crate) word: usize,
+}
+
 /// A connection to the daemon.
 pub(crate) struct Asker<'a> {
     process: &'a Process,
@@ -70,12 +78,12 @@ impl<'a> Asker<'a> {
     pub(crate) fn ask<'b, const N: usize>(
         &self,
         place: Place<'_>,
-        script: &[u8],
+        script: Script<'_>,
         answer: &'b mut Text<N>,
     ) -> Option<(Answered, &'b [u8])> {
-        let mut head = Text::<336>::new();
-        self.write_head(&mut head, place, script.len())?;
-        let parts = [head.get()?, self.process.words, place.dir, script];
+        let mut head = Text::<368>::new();
+        self.write_head(&mut head, place, script)?;
+        let parts = [head.get()?, self.process.words, place.dir, script.text];
         let len: usize = parts.iter().map(|part| part.len()).sum();
         // The daemon ignores a request that is not complete.
         (self.socket.send(&parts) == Ok(len)).then_some(())?;
@@ -89,15 +97,16 @@ impl<'a> Asker<'a> {
     }
 
     /// Writes the header and the JSON part of the request.
-    fn write_head(&self, head: &mut Text<336>, place: Place<'_>, script: usize) -> Option<()> {
+    fn write_head(&self, head: &mut Text<368>, place: Place<'_>, script: Script<'_>) -> Option<()> {
         let process = self.process;
         let word = |is_so: bool| -> &[u8] { if is_so { b"true" } else { b"false" } };
-        let mut json = Text::<304>::new();
+        let mut json = Text::<336>::new();
         json.add(b"{\"Plain\":{\"program\":\"").add(process.program.name().as_bytes());
         json.add(b"\",\"args\":").number(process.args);
         json.add(b",\"words_len\":").number(process.words.len());
         json.add(b",\"dir_len\":").number(place.dir.len());
-        json.add(b",\"script_len\":").number(script);
+        json.add(b",\"script_len\":").number(script.text.len());
+        json.add(b",\"script_word\":").number(script.word);
         json.add(b",\"pid\":").number(pid());
         for (at, path) in NAMESPACES.into_iter().enumerate() {
             let namespace = find(CText::new(path.as_bytes())?).ok()?.ino();
@@ -108,7 +117,7 @@ impl<'a> Asker<'a> {
         json.add(b",\"may_be_in_tree\":").add(word(place.may_be_in_tree));
         json.add(b",\"is_on_terminal\":").add(word(place.is_on_terminal)).add(b"}}");
         let json = json.get()?;
-        let raw = process.words.len() + place.dir.len() + script;
+        let raw = process.words.len() + place.dir.len() + script.text.len();
         start_frame(head);
         head.add(&(json.len() as u32).to_le_bytes()).add(&(raw as u32).to_le_bytes()).add(json);
         Some(())

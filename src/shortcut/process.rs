@@ -71,8 +71,21 @@ impl Process {
     }
 
     /// Returns the arguments after the name of the program.
-    fn arguments(&self) -> impl Iterator<Item = &'static [u8]> {
+    pub(crate) fn arguments(&self) -> impl Iterator<Item = &'static [u8]> {
         self.words.split(|byte| *byte == 0).take(self.args).skip(1)
+    }
+
+    /// Returns the words that may name a file and are no value of a short option, each with its
+    /// number and its final zero byte.
+    pub(crate) fn names(&self) -> impl Iterator<Item = (usize, &'static [u8])> {
+        let mut is_value = false;
+        let words = self.words.split_inclusive(|byte| *byte == 0).take(self.args);
+        words.enumerate().skip(1).filter(move |(_, word)| {
+            let is_option = word.first() == Some(&b'-');
+            let is_short = matches!(word, [b'-', letter, 0] if *letter != b'-');
+            let was_value = core::mem::replace(&mut is_value, is_short);
+            !is_option && !was_value
+        })
     }
 
     /// Returns a variable, or `None` if it is unset or empty. The name includes the `=`.
@@ -168,6 +181,22 @@ mod tests {
         let large = format!("A={}", "x".repeat(MOST_PLAIN_BYTES));
         assert!(read(&args, &[&large]).is_none() && read(&args, &[&large, "B=1"]).is_none());
         assert!(read(&["sbatch"].repeat(MOST_PLAIN_ARGS + 1), &[]).is_none());
+    }
+
+    #[test]
+    fn words_that_may_name_a_script_are_found() {
+        let names = |words: &[&str]| -> Vec<_> {
+            let process = read(words, &["A=job.sh"]).unwrap();
+            let text = |word: &[u8]| String::from_utf8(word.to_vec()).unwrap();
+            process.names().map(|(at, word)| (at, text(word))).collect()
+        };
+        let job = |at: usize| (at, "job.sh\0".to_owned());
+        assert_eq!(names(&["sbatch", "job.sh"]), [job(1)]);
+        assert_eq!(names(&["sbatch", "-J", "a", "-o", "b", "--hold", "job.sh"]), [job(6)]);
+        assert_eq!(names(&["sbatch", "-n2", "job.sh", "a"]), [job(2), (3, "a\0".to_owned())]);
+        assert_eq!(names(&["sbatch", "-", "--", "job.sh"]), [job(3)]);
+        assert_eq!(names(&["sbatch", "-H", "job.sh"]), []);
+        assert_eq!(names(&["sbatch"]), []);
     }
 
     #[test]

@@ -1,11 +1,14 @@
 //! The submission: one request, or a second one with the script that the daemon asks for.
+//!
+//! Only the daemon knows which word names the script. The first file that a word names is most
+//! likely the script, so it is sent with the first request, and the daemon rarely has to ask.
 
-use crate::ask::{ANSWER_HEAD, Answered, Asker, PATH, Place};
+use crate::ask::{ANSWER_HEAD, Answered, Asker, PATH, Place, Script};
 use crate::kernel::{
     CText, Found, access, exit, find, is_terminal, open, umask, working_directory, write_all,
 };
 use crate::process::Process;
-use crate::text::{Text, is_same};
+use crate::text::{Text, after, is_same};
 use crate::{Attempt, keep, record};
 
 /// The largest script that is sent, in bytes. `sbatch` handles larger ones.
@@ -23,11 +26,27 @@ pub(crate) fn run(process: &Process) {
     let mut path = Text::<PATH>::new();
     if let Some(asker) = Asker::connect(process, &mut path) {
         let mut answer = Text::<ANSWER>::new();
-        match asker.ask(place, b"", &mut answer) {
+        let named = process.names().find(|(_, path)| is_small_file(path));
+        let answered = match named {
+            Some((word, path)) => with_script(&asker, place, word, path, &mut answer),
+            None => asker.ask(place, Script::default(), &mut answer),
+        };
+        match answered {
             Some((Answered::Printed, text)) => print(text),
-            Some((Answered::ScriptWanted, path)) => with_script(&asker, place, path),
+            Some((Answered::ScriptWanted, path)) => as_asked(&asker, place, path),
             Some((Answered::NotPlain, _)) | None => {}
         }
+    }
+}
+
+/// Sends the script that the daemon asks for. Returns if `sbatch` has to run.
+#[inline(never)]
+fn as_asked(asker: &Asker<'_>, place: Place<'_>, path: &[u8]) {
+    let mut answer = Text::<ANSWER>::new();
+    if is_small_file(path)
+        && let Some((Answered::Printed, text)) = with_script(asker, place, 0, path, &mut answer)
+    {
+        print(text);
     }
 }
 
@@ -39,17 +58,26 @@ fn print(text: &[u8]) {
     record(if keep(text) { Attempt::Submitted } else { Attempt::Answered });
 }
 
-/// Reads the script that the daemon asks for, and asks again. Its memory is not touched before it is
-/// needed.
+/// Sends the request with the script that a word names, or word 0: with the one that the daemon has
+/// asked for. The memory of the script is not touched before it is needed.
 #[inline(never)]
-fn with_script(asker: &Asker<'_>, place: Place<'_>, path: &[u8]) {
+fn with_script<'a>(
+    asker: &Asker<'_>,
+    place: Place<'_>,
+    word: usize,
+    path: &[u8],
+    answer: &'a mut Text<ANSWER>,
+) -> Option<(Answered, &'a [u8])> {
     let mut script = Text::<SCRIPT>::new();
-    let mut answer = Text::<ANSWER>::new();
-    if read_script(path, &mut script).is_some()
-        && let Some(script) = script.get()
-        && let Some((Answered::Printed, text)) = asker.ask(place, script, &mut answer)
-    {
-        print(text);
+    let is_read = read_script(path, &mut script).is_some();
+    let text = script.get().filter(|_| is_read);
+    match text {
+        // Every script starts with this.
+        Some(text) if word == 0 || after(text, b"#!").is_some() => {
+            asker.ask(place, Script { text, word }, answer)
+        }
+        _ if word == 0 => None,
+        _ => asker.ask(place, Script::default(), answer),
     }
 }
 
@@ -108,12 +136,15 @@ fn may_be_in_work_tree(physical: &[u8]) -> bool {
     }
 }
 
-/// Reads the script, if it is a regular file of a usual size.
+/// Returns whether a path leads to a regular file of the size of a usual script. Opening a FIFO
+/// would disturb whoever writes to it.
+fn is_small_file(path: &[u8]) -> bool {
+    CText::new(path).is_some_and(|path| find(path).is_ok_and(|file| file.is_file_within(SCRIPT)))
+}
+
+/// Reads the script, if it is still a regular file of a usual size.
 fn read_script(path: &[u8], script: &mut Text<SCRIPT>) -> Option<()> {
-    let path = CText::new(path)?;
-    // A FIFO would lose what is read from it here.
-    find(path).ok()?.is_file_within(SCRIPT).then_some(())?;
-    let file = open(path).ok()?;
+    let file = open(CText::new(path)?).ok()?;
     file.find().ok()?.is_file_within(SCRIPT).then_some(())?;
     while script.fill(|free| file.read(free)).ok()? > 0 {}
     // It may have grown meanwhile.

@@ -185,13 +185,48 @@ fn an_answer_that_cannot_be_printed_is_reported_by_the_program() {
     assert!(stderr.contains("error: job 8 was submitted"), "{stderr}");
 }
 
+/// The first file that a word names is sent unasked, if it is a script.
+#[test]
+fn the_script_is_sent_with_the_first_request() {
+    let daemon = Daemon::start();
+    let work = daemon.slotd.work();
+    write(&work.join("job.sh"), "#!/bin/sh\ntrue\n");
+    write(&work.join("other"), "#!/bin/sh\nfalse\n");
+    write(&work.join("text"), "no script\n");
+    nix::unistd::mkfifo(&work.join("fifo"), nix::sys::stat::Mode::S_IRWXU).unwrap();
+    symlink("job.sh", work.join("link")).unwrap();
+    let cases: [(&[&str], usize, &str); 8] = [
+        (&["job.sh", "other"], 1, "true\n"),
+        (&["-J", "other", "-o", "text", "./job.sh"], 5, "true\n"),
+        (&["--parsable", "fifo", "missing", "..", "/dev/null", "link"], 6, "true\n"),
+        (&["--", "job.sh"], 2, "true\n"),
+        // The daemon sees that this is another word than the one that names the script.
+        (&["--job-name", "other", "job.sh"], 2, "false\n"),
+        // The daemon has to ask.
+        (&["--job-name", "text", "job.sh"], 0, ""),
+        (&["-H", "job.sh"], 0, ""),
+        (&["missing.sh"], 0, ""),
+    ];
+    for (args, word, end) in cases {
+        let sbatch = daemon.sbatch(args);
+        let mut asked = daemon.next().of_the_shortcut();
+        let ask = &asked.json["Plain"];
+        assert_eq!(ask["script_word"], json!(word), "{args:?}");
+        assert_eq!(ask["script_len"] == json!(0), word == 0, "{args:?}");
+        assert!(asked.raw.ends_with(end.as_bytes()), "{args:?}");
+        asked.answer(json!("Printed"), b"Submitted batch job 7\n");
+        sbatch.end().ok();
+    }
+}
+
 #[test]
 fn a_script_is_sent_when_the_daemon_asks_for_it() {
     let daemon = Daemon::start();
     let script = daemon.slotd.work().join("job.sh");
     write(&script, "#!/bin/sh\ntrue\n");
-    let sbatch = daemon.sbatch(&["job.sh", "x"]);
+    let sbatch = daemon.sbatch(&["-H", "job.sh", "x"]);
     let mut asked = daemon.next().of_the_shortcut();
+    assert_eq!(asked.json["Plain"]["script_len"], json!(0));
     let path = format!("{}\0", script.display());
     asked.answer(json!("ScriptWanted"), path.as_bytes());
     let mut asked = asked.more().of_the_shortcut();
@@ -552,10 +587,19 @@ fn the_job_is_the_same_as_without_the_shortcut() {
             &slotd.work().join("job.sh"),
             "#!/bin/bash\n#SBATCH -J named -n 2\n#SBATCH --time=5\n#SBATCH -o '%x-%j.txt'\nsrun true\n",
         );
+        write(&slotd.work().join("other"), "#!/bin/sh\n#SBATCH -n 3\nfalse\n");
+        fs::create_dir(slotd.work().join("bin")).unwrap();
+        fs::copy(slotd.work().join("job.sh"), slotd.work().join("bin/found")).unwrap();
         write(&slotd.work().join("exported"), "FROM_FILE=1\0");
     }
     let [one, other] = &daemons;
-    let cases: [&[&str]; 14] = [
+    let cases: [&[&str]; 18] = [
+        // These name other files before the script.
+        &["--job-name", "other", "job.sh"],
+        &["--output", "other", "./job.sh", "other"],
+        &["--export-file", "exported", "bin/../job.sh"],
+        // It is below a directory of PATH.
+        &["--comment", "other", "found"],
         &["--wrap", "true"],
         &["--parsable", "--wrap", "echo \"$HOME\""],
         &["job.sh"],
@@ -573,9 +617,13 @@ fn the_job_is_the_same_as_without_the_shortcut() {
     ];
     for args in cases {
         let mut shortcut = one.command("sbatch");
-        shortcut.arg("-H").args(args);
+        shortcut.arg("--hold").args(args);
         let mut program = other.command("slotd");
-        program.args(["sbatch", "-H"]).args(args);
+        program.args(["sbatch", "--hold"]).args(args);
+        for (slotd, command) in [(one, &mut shortcut), (other, &mut program)] {
+            let path = std::env::var("PATH").unwrap();
+            command.env("PATH", format!("{}:{path}", slotd.work().join("bin").display()));
+        }
         assert_eq!(submitted(one, shortcut), submitted(other, program), "{args:?}");
     }
 }

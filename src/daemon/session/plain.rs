@@ -1,7 +1,7 @@
 //! Plain command lines.
 
 use super::{Replied, Session, plain};
-use crate::daemon::command_line::{CommandLine, Parsed, PlainQuery, QueryOf};
+use crate::daemon::command_line::{CommandLine, Parsed, PlainQuery, QueryOf, SentScript};
 use slotd_model::JobRequest;
 use slotd_model::job::ClientProcess;
 use slotd_model::source::WorkTree;
@@ -88,21 +88,27 @@ impl Session {
         };
         let (words, rest) = raw.split_at_checked(ask.words_len)?;
         let (dir, script) = rest.split_at_checked(ask.dir_len)?;
-        let is_usual =
-            words.len() <= MOST_PLAIN_BYTES && ask.args <= MOST_PLAIN_ARGS && ask.umask <= 0o777;
+        let is_usual = words.len() <= MOST_PLAIN_BYTES
+            && ask.args <= MOST_PLAIN_ARGS
+            && ask.script_word < ask.args
+            && ask.umask <= 0o777;
         let is_path = client.is_none() || (dir.starts_with(b"/") && !dir.contains(&0));
         (script.len() == ask.script_len && is_usual && is_path).then_some(())?;
         let mut words = words.split_inclusive(|byte| *byte == 0).map(|word| {
             let word = word.strip_suffix(b"\0").unwrap_or(word);
             OsString::from_vec(word.to_vec())
         });
-        let args = words.by_ref().take(ask.args).collect();
+        let args: Vec<OsString> = words.by_ref().take(ask.args).collect();
+        let script = (!script.is_empty()).then(|| SentScript {
+            word: args.get(ask.script_word).filter(|_| ask.script_word > 0).cloned(),
+            text: script.to_vec(),
+        });
         Some(CommandLine {
             program: ask.program,
             args,
             env: words.filter_map(|variable| split(&variable)).collect(),
             dir: PathBuf::from(OsString::from_vec(dir.to_vec())),
-            script: (!script.is_empty()).then(|| script.to_vec()),
+            script,
             umask: ask.umask,
             is_on_terminal: ask.is_on_terminal,
             client,
