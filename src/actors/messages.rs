@@ -591,6 +591,8 @@ pub struct ReadSource {
 #[derive(Message)]
 #[rtype(result = "()")]
 pub enum RunnerCommand {
+    /// The job starts as soon as that is durable. Prepare its launch meanwhile.
+    Prepare(LaunchJob),
     Launch(LaunchJob),
     Open(OpenAllocation),
     Adopt(AdoptJob),

@@ -23,7 +23,7 @@ use slotd_exec::launch_spec::{SignalScope, StepCommand, StepEvent, StepUsage};
 use slotd_exec::started::StartedRuns;
 use slotd_exec::step_handle::StepCommands;
 use slotd_exec::step_journal;
-use slotd_exec::{LaunchError, LaunchSpec, Launcher, job_dirs};
+use slotd_exec::{LaunchError, LaunchSpec, Launcher, StepHandle, job_dirs};
 use slotd_model::partition::Host;
 use slotd_model::request::JobKind;
 use slotd_model::{ExitCode, ExitRecord, Job, JobId, StepId, StepKey, Timestamp};
@@ -90,6 +90,14 @@ struct Retry {
     fds: Vec<OwnedFd>,
 }
 
+/// A launch whose watcher waits for the command to begin.
+struct Prepared {
+    /// The start of the job for which it was prepared.
+    start: Option<Timestamp>,
+    spec: LaunchSpec,
+    handle: StepHandle,
+}
+
 /// A step that was launched and has not ended.
 struct LiveStep {
     commands: StepCommands,
@@ -107,6 +115,7 @@ pub struct RunnerActor {
     setup: RunnerSetup,
     job: Option<Box<Job>>,
     host: Host,
+    prepared: Option<Prepared>,
     steps: BTreeMap<StepId, LiveStep>,
     /// Steps whose watcher died and whose processes are being killed.
     lost: BTreeSet<StepId>,
@@ -146,6 +155,7 @@ impl RunnerActor {
             setup,
             job: None,
             host: Host::default(),
+            prepared: None,
             steps: BTreeMap::new(),
             lost: BTreeSet::new(),
             cgroup: None,
@@ -412,6 +422,7 @@ impl Handler<RunnerCommand> for RunnerActor {
 
     fn handle(&mut self, command: RunnerCommand, ctx: &mut Self::Context) {
         match command {
+            RunnerCommand::Prepare(m) => self.prepare(m),
             RunnerCommand::Launch(m) => self.launch_job(m, ctx),
             RunnerCommand::Open(m) => self.open_allocation(m, ctx),
             RunnerCommand::Adopt(m) => self.adopt_job(m, ctx),

@@ -248,8 +248,14 @@ impl SchedulerActor {
     /// Sends all unsent commits as one message, so that a single write to disk covers them: a
     /// submission and its start, or the end of a job and the start of the next one.
     fn send_commits(&mut self) {
-        if !self.unsent.is_empty() {
-            self.outputs.store.do_send(Commits(std::mem::take(&mut self.unsent)));
+        if self.unsent.is_empty() {
+            return;
+        }
+        let commits = std::mem::take(&mut self.unsent);
+        let soon = self.launches_of_new_jobs(&commits);
+        self.outputs.store.do_send(Commits(commits));
+        for launch in soon {
+            self.send_to_runner(launch.job.id, RunnerCommand::Prepare(launch));
         }
     }
 

@@ -219,6 +219,7 @@ fn origin(
 mod tests {
     use super::*;
     use crate::commands::COMMANDS;
+    use crate::daemon::command_line::SentScript;
     use proptest::prelude::*;
     use slotd_model::job::ClientProcess;
     use slotd_model::view::{JobList, JobView};
@@ -292,14 +293,37 @@ mod tests {
         let wanted = plain(&["-c2", "job.sh", "--wrap"], &[]);
         assert!(matches!(wanted, Parsed::ScriptWanted(path) if path == *"/work/job.sh"));
         assert!(matches!(plain(&[], &[]), Parsed::NotPlain));
-        let mut sent = line(vec!["job.sh".into(), "x".into()], Vec::new());
-        sent.script = Some(b"#!/bin/sh\n#SBATCH -J named\n".to_vec());
-        let Parsed::Job { submit, raw, .. } = parse(sent) else { panic!("a job") };
-        assert_eq!(
-            (submit.request.name.as_str(), submit.request.args),
-            ("named", vec!["x".into()])
-        );
-        assert!(raw.starts_with(b"#!/bin/sh\n#SBATCH -J named\n"));
+        let sent = |words: &[&str], word: Option<&str>| {
+            let words = words.iter().map(Into::into).collect();
+            let text = b"#!/bin/sh\n#SBATCH -J named\n".to_vec();
+            let script = Some(SentScript { word: word.map(Into::into), text });
+            parse(CommandLine { script, ..line(words, Vec::new()) })
+        };
+        // It was asked for, or the client has guessed it.
+        for (name, word) in
+            [("job.sh", None), ("job.sh", Some("job.sh")), ("./a/../job.sh", Some("./a/../job.sh"))]
+        {
+            let Parsed::Job { submit, raw, .. } = sent(&[name, "x"], word) else { panic!("a job") };
+            assert_eq!(
+                (submit.request.name.as_str(), submit.request.args),
+                ("named", vec!["x".into()])
+            );
+            assert!(raw.starts_with(b"#!/bin/sh\n#SBATCH -J named\n"));
+        }
+        // The guess is another file, or none is needed.
+        let wanted = sent(&["--comment", "other", "job.sh"], Some("other"));
+        assert!(matches!(wanted, Parsed::ScriptWanted(path) if path == *"/work/job.sh"));
+        let wanted = sent(&["--export-file", "vars", "job.sh"], Some("vars"));
+        assert!(matches!(wanted, Parsed::ScriptWanted(path) if path == *"/work/job.sh"));
+        // The program reads the second file.
+        let both = sent(&["--export-file", "vars", "job.sh"], Some("job.sh"));
+        assert!(matches!(both, Parsed::NotPlain));
+        let Parsed::Job { submit, .. } =
+            sent(&["--comment", "other", "--wrap=true"], Some("other"))
+        else {
+            panic!("a job")
+        };
+        assert_ne!(submit.request.name, "named");
     }
 
     #[test]
@@ -471,12 +495,15 @@ mod tests {
             variable in prop::sample::select(&["SBATCH_ARRAY_INX", "SBATCH_BEGIN", "SBATCH_EXPORT", "TZ", "SBATCH_GRES"][..]),
             value in word(Program::Sbatch),
             is_on_terminal in any::<bool>(),
+            guess in any::<bool>(),
         ) {
             let script = script.map(|tail| {
                 let lines = lines.iter().map(|line| [b"#SBATCH ", line.as_encoded_bytes(), b"\n"].concat());
                 [b"#!/bin/sh\n".to_vec()].into_iter().chain(lines).chain([tail]).collect::<Vec<_>>().concat()
             });
             let env = vec![(variable.into(), value)];
+            let word = guess.then(|| words.last().cloned()).flatten();
+            let script = script.map(|text| SentScript { word, text });
             parse(CommandLine { script, is_on_terminal, ..line(words, env) });
         }
     }

@@ -5,6 +5,7 @@
 //! jobs.
 
 use crate::job_files::{self, JOB, RUNNER, SCRIPT};
+use crate::prepared_dir;
 use crate::{LaunchError, launch_spec};
 use nix::fcntl::AtFlags;
 use nix::unistd::{AccessFlags, faccessat};
@@ -55,9 +56,12 @@ fn number(name: &str) -> Option<JobId> {
     number.filter(|number| (1..=MAX_JOB_ID).contains(number)).map(JobId)
 }
 
-/// Returns whether this is the name of a job directory, or of one that [`clear_way`] has moved
-/// aside: `17`, `17.aside1`.
+/// Returns whether this is the name of a job directory, of one that [`clear_way`] has moved aside, or
+/// of one prepared for a launch: `17`, `17.aside1`, `prepared.4711`.
 pub fn is_name(name: &str) -> bool {
+    if prepared_dir::is_name(name) {
+        return true;
+    }
     let is_count =
         |count: &str| !count.is_empty() && count.bytes().all(|byte| byte.is_ascii_digit());
     number(

@@ -40,7 +40,8 @@ pub struct LaunchSpec {
     /// Task 0 leads its own session, and its standard input becomes its controlling terminal.
     pub pty: bool,
     /// The step's cgroup v2 directory. The tasks join it, and the launch fails if they cannot. The
-    /// watcher removes it.
+    /// watcher removes it. Sent with [`StepCommand::Begin`].
+    #[serde(skip)]
     pub cgroup: Option<PathBuf>,
     /// `oom_score_adj` of the tasks, if higher than the watcher's. If the host runs out of memory,
     /// they are killed first.
@@ -60,7 +61,8 @@ pub struct LaunchSpec {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub job: Option<JobText>,
     /// The reason why the daemon found that the step cannot be launched. The watcher writes it to
-    /// the step's output.
+    /// the step's output. Sent with [`StepCommand::Begin`].
+    #[serde(skip)]
     pub broken: Option<String>,
     /// A line for the standard error of task 0 before the tasks start, if that is a regular file. A
     /// newline is added.
@@ -71,6 +73,13 @@ pub struct LaunchSpec {
     /// The index of a passed socket: the connection to the step's client (`exec::client_line`).
     /// When it closes, the step is ended.
     pub client_fd: Option<usize>,
+}
+
+impl LaunchSpec {
+    /// Returns the command that follows the launch.
+    pub(crate) fn begin(&self) -> StepCommand {
+        StepCommand::Begin { cgroup: self.cgroup.clone(), broken: self.broken.clone() }
+    }
 }
 
 impl Default for LaunchSpec {
@@ -249,6 +258,11 @@ pub enum SignalScope {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum StepCommand {
+    /// Start the tasks of the launch that precedes this command.
+    Begin {
+        cgroup: Option<PathBuf>,
+        broken: Option<String>,
+    },
     Signal {
         signal: i32,
         target: SignalScope,

@@ -759,6 +759,84 @@ async fn a_step_that_ends_without_a_daemon_keeps_its_exit_code() {
     assert_eq!(record.exit, ExitCode::status(6));
 }
 
+/// Returns the names in the directory of the jobs.
+fn job_dirs_of(lab: &Lab) -> Vec<String> {
+    let name = |entry: std::io::Result<fs::DirEntry>| entry.unwrap().file_name();
+    let entries = fs::read_dir(lab.path("lib/jobs")).unwrap();
+    entries.map(|entry| name(entry).into_string().unwrap()).collect()
+}
+
+/// Prepares a launch, and waits until a watcher has written its script.
+async fn prepared(lab: &Lab, spec: &LaunchSpec) -> StepHandle {
+    fs::create_dir_all(lab.path("lib/jobs")).unwrap();
+    let handle = lab.launcher.prepare(spec).unwrap();
+    loop {
+        if let [name] = job_dirs_of(lab).as_slice() {
+            assert!(name.starts_with("prepared."), "{name}");
+            line_in(&lab.path("lib/jobs").join(name).join("script.sh")).await;
+            return handle;
+        }
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+}
+
+#[tokio::test]
+async fn a_prepared_step_starts_when_it_is_told_to() {
+    let lab = lab();
+    let spec = lab.batch("echo ran >>count");
+    let mut handle = prepared(&lab, &spec).await;
+    // The next daemon would find that it was not launched.
+    let inspected = adopt::inspect(&lab.job_dir(), StepId::Batch, 0).unwrap();
+    assert!(matches!(inspected, Adoption::NeverLaunched));
+    assert!(!lab.path("out").exists() && !lab.path("count").exists());
+    handle.begin(&spec);
+    assert_eq!(end_of(&mut handle).await.exit, ExitCode::OK);
+    assert_eq!(fs::read_to_string(lab.path("count")).unwrap(), "ran\n");
+    assert_eq!(job_dirs_of(&lab), ["7"]);
+    // The same watcher takes the next launch. What is sent with the command to begin counts.
+    let spec = LaunchSpec { run: 1, ..spec };
+    let mut handle = lab.launcher.prepare(&spec).unwrap();
+    handle.begin(&LaunchSpec { broken: Some("no cgroup".to_owned()), ..spec });
+    let record = end_of(&mut handle).await;
+    assert!(record.launch_error.is_some_and(|why| why.contains("no cgroup")));
+    assert_eq!(fs::read_to_string(lab.path("count")).unwrap(), "ran\n");
+}
+
+/// The daemon dies, or the job is cancelled before its start is durable.
+#[tokio::test]
+async fn a_prepared_step_never_starts_if_nobody_tells_it_to() {
+    let lab = lab();
+    let spec = lab.batch("echo ran >>count");
+    drop(prepared(&lab, &spec).await);
+    // The next daemon waits for its watcher, and can then launch the step itself.
+    let Lab { dir, launcher } = lab;
+    drop(launcher);
+    let root = dir.path().to_owned();
+    tokio::task::spawn_blocking(move || adopt::await_launches(&root)).await.unwrap().unwrap();
+    let launcher = Launcher::start_program(&launcher_program(dir.path()), dir.path()).unwrap();
+    let lab = Lab { dir, launcher };
+    let inspected = adopt::inspect(&lab.job_dir(), StepId::Batch, 0).unwrap();
+    assert!(matches!(inspected, Adoption::NeverLaunched));
+    assert_eq!(job_dirs_of(&lab), [""; 0]);
+    assert_eq!(lab.run(&spec).await.exit, ExitCode::OK);
+    assert_eq!(fs::read_to_string(lab.path("count")).unwrap(), "ran\n");
+}
+
+/// A stranger's file in the way is reported by the launch itself.
+#[tokio::test]
+async fn a_launch_that_cannot_be_prepared_reports_why() {
+    let lab = lab();
+    fs::create_dir_all(lab.path("lib/jobs")).unwrap();
+    fs::write(lab.job_dir(), "").unwrap();
+    let spec = lab.batch("echo ran >>count");
+    let mut handle = lab.launcher.prepare(&spec).unwrap();
+    handle.begin(&spec);
+    let record = end_of(&mut handle).await;
+    assert_eq!(record.exit, ExitCode::LAUNCH_FAILED);
+    assert!(record.launch_error.is_some_and(|why| why.contains("lib/jobs/7")));
+    assert!(!lab.path("count").exists());
+}
+
 #[tokio::test]
 async fn nothing_is_launched_twice() {
     let lab = lab();

@@ -31,6 +31,7 @@ pub mod messenger;
 mod meter;
 mod peer;
 mod pmi;
+mod prepared_dir;
 mod reap;
 mod runner_script;
 pub mod snapshots;

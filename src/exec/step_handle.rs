@@ -5,7 +5,7 @@
 //! finds it again.
 
 use crate::idle_watchers::IdleWatchers;
-use crate::launch_spec::{StepCommand, StepEvent};
+use crate::launch_spec::{LaunchSpec, StepCommand, StepEvent};
 use crate::{job_files, wire};
 use slotd_model::StepId;
 use slotd_sys::socket;
@@ -63,6 +63,12 @@ impl StepHandle {
 }
 
 impl StepHandle {
+    /// Launches a prepared step. `spec` is the one it was prepared with, with its cgroup.
+    pub fn begin(&self, spec: &LaunchSpec) {
+        // If the watcher has died, the events end, and the launch is repeated.
+        self.commands.send(spec.begin());
+    }
+
     pub fn split(self) -> (StepCommands, StepEvents) {
         (self.commands, self.events)
     }

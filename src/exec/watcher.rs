@@ -10,8 +10,12 @@
 //!    └── share the lock again, Stays, Ended ◄── rename the socket   ◄──────┴─► remove the socket, Ended, exit
 //! ```
 //!
-//! The launcher forks it. It has a single thread and sleeps in `poll`. Once it has received the
-//! launch, it needs neither the launcher nor the daemon: a new daemon connects to its socket. If
+//! The launcher forks it. It has a single thread and sleeps in `poll`. A launch may arrive before the
+//! daemon knows that its decision is durable. Until the command to begin follows, the watcher only
+//! puts the script into a directory without the job's name (`prepared_dir`). If that daemon dies,
+//! the next one waits for the lock, finds no trace of a launch, and may launch the step itself. Once
+//! the watcher has begun, it needs neither the launcher nor the daemon: a new daemon connects to its
+//! socket. If
 //! the daemon that sent the launch is still connected at the end, the watcher accepts another
 //! launch from it, which saves a fork. It never accesses a database, and decides nothing except
 //! when the step has ended. As a subreaper it becomes the parent of every orphan, so that no
@@ -27,6 +31,7 @@ use crate::job_files;
 use crate::launch_spec::{LaunchSpec, SignalScope, StepCommand, StepEvent, socket_name};
 use crate::meter::{Meter, OverTime, Pace};
 use crate::peer::{Peer, flush, poll, queue_event, send_last};
+use crate::prepared_dir::PreparedDir;
 use crate::{LaunchError, LaunchFault, job_dirs, launch_lock, pmi, task, wire};
 use commands::signal_all;
 use nix::poll::{PollFd, PollFlags};
@@ -139,7 +144,8 @@ fn serve(connection: Connection, root: &Path) -> io::Result<()> {
 
 /// Watches one step. Returns the connection for the next one, if the watcher stays.
 fn run(connection: Connection, process: &mut ProcessState) -> io::Result<Option<Connection>> {
-    let Some((spec, handed, connection)) = read_launch(connection)? else { return Ok(None) };
+    let Some(launch) = read_launch(connection)? else { return Ok(None) };
+    let Launch { spec, handed, connection, has_script } = launch;
     let _ = set_name(HAS_STEP);
     break_point::reach("launch read");
     let mut peer = Some(Peer::new(connection.control, connection.incoming)?);
@@ -171,7 +177,7 @@ fn run(connection: Connection, process: &mut ProcessState) -> io::Result<Option<
         };
     let mut watcher = Watcher::new(spec, peer, (dir, listener), signals, client, process);
     watcher.started = started;
-    if let Err(error) = watcher.start(handed, process) {
+    if let Err(error) = watcher.start(handed, has_script, process) {
         // The tasks started so far are waiting at the gate, so no user code has run.
         watcher.launch_failed(error.to_string(), host_fault_of(&error, &watcher.spec));
     }
@@ -291,31 +297,50 @@ fn become_watcher() -> io::Result<()> {
     Ok(())
 }
 
-/// Reads the launch and its descriptors. The connection may already have received commands that
-/// follow the launch. Returns `None` if the daemon disconnected before it sent the whole launch.
-fn read_launch(
-    mut connection: Connection,
-) -> io::Result<Option<(LaunchSpec, Vec<OwnedFd>, Connection)>> {
+/// A launch that begins now.
+struct Launch {
+    spec: LaunchSpec,
+    /// Its descriptors.
+    handed: Vec<OwnedFd>,
+    /// It may already have received commands that follow.
+    connection: Connection,
+    /// The script is already in the job's directory.
+    has_script: bool,
+}
+
+/// Reads a launch, prepares it, and waits for the command to begin. Returns `None` if the daemon
+/// disconnected before that.
+fn read_launch(mut connection: Connection) -> io::Result<Option<Launch>> {
     connection.control.set_nonblocking(false)?;
     let mut frames = Vec::with_capacity(3);
-    let mut fds = Vec::new();
+    let mut handed = Vec::new();
+    let mut waiting: Option<LaunchSpec> = None;
+    let mut prepared: Option<PreparedDir> = None;
     let mut buf = vec![0u8; 64 << 10];
     loop {
         while let Some(frame) = connection.incoming.next_frame()? {
-            // A command that was sent before the previous step ended.
-            if frames.is_empty() && frame.message::<StepCommand>().is_ok() {
-                continue;
+            let command = frame.message::<StepCommand>();
+            match (command, waiting.take()) {
+                (Ok(StepCommand::Begin { cgroup, broken }), Some(spec)) => {
+                    let spec = LaunchSpec { cgroup, broken, ..spec };
+                    let has_script = prepared.is_some_and(|dir| dir.become_job_dir(&spec.job_dir));
+                    return Ok(Some(Launch { spec, handed, connection, has_script }));
+                }
+                // A command that was sent before the previous step ended.
+                (Ok(_), None) if frames.is_empty() => {}
+                (_, None) => frames.push(frame.json),
+                (_, spec) => waiting = spec,
             }
-            frames.push(frame.json);
             if let [json, script, env] = frames.as_mut_slice() {
-                return Ok(Some((
-                    wire::decode_launch(json, script, std::mem::take(env))?,
-                    fds,
-                    connection,
-                )));
+                waiting = Some(wire::decode_launch(json, script, std::mem::take(env))?);
+                frames.clear();
             }
         }
-        match socket::receive(&connection.control, &mut buf, &mut fds)? {
+        if let Some(spec) = &waiting {
+            prepared = prepared.or_else(|| PreparedDir::make(spec));
+            break_point::reach("launch prepared");
+        }
+        match socket::receive(&connection.control, &mut buf, &mut handed)? {
             0 => return Ok(None),
             n => connection.incoming.push(&buf[..n]),
         }
@@ -709,8 +734,9 @@ mod tests {
             daemon.write_all(&wire::encode(command).unwrap()).unwrap();
         }
         daemon.write_all(&wire::encode_launch(&sent).unwrap()).unwrap();
+        daemon.write_all(&wire::encode(&sent.begin()).unwrap()).unwrap();
         daemon.write_all(&wire::encode(&StepCommand::Resume).unwrap()).unwrap();
-        let (spec, _, connection) =
+        let Launch { spec, connection, .. } =
             read_launch(Connection { control, incoming, lock }).unwrap().unwrap();
         assert_eq!(spec, sent);
         let mut peer = Peer::new(connection.control, connection.incoming).unwrap();

@@ -2,7 +2,8 @@
 //! headers.
 //!
 //! A launch consists of three frames: the JSON of the `LaunchSpec`, the script, and the
-//! environment. Its descriptors are sent with its first bytes (`sys::socket`).
+//! environment. Its descriptors are sent with its first bytes (`sys::socket`). The command to begin
+//! follows.
 
 use crate::launch_spec::LaunchSpec;
 use serde::Serialize;
@@ -22,7 +23,7 @@ pub fn encode<T: Serialize>(message: &T) -> io::Result<Vec<u8>> {
     Ok(out)
 }
 
-/// Encodes a launch as three frames.
+/// Encodes a launch as three frames, without the command to begin.
 pub(crate) fn encode_launch(spec: &LaunchSpec) -> io::Result<Vec<u8>> {
     let script = spec.script.as_deref();
     let mut out = Vec::with_capacity(1024 + spec.env.len() + script.map_or(0, <[u8]>::len));
@@ -71,6 +72,9 @@ mod tests {
 
     #[test]
     fn a_launch_arrives_as_it_was_sent() {
+        // These are sent later.
+        let late = LaunchSpec { broken: Some("x".to_owned()), ..LaunchSpec::default() };
+        assert_eq!(roundtrip(&late), LaunchSpec::default());
         let spec = LaunchSpec {
             script: Some(b"#!/bin/sh\n\xff\n".to_vec()),
             env: b"A=\xfe\0B=2\0".to_vec(),

@@ -1,7 +1,7 @@
 //! Launches of the job and of its steps, and adoption of steps left by an earlier daemon or a dead
 //! launcher.
 
-use super::{LiveStep, Retry, RunnerActor, StepNews};
+use super::{LiveStep, Prepared, Retry, RunnerActor, StepNews};
 use crate::actors::launch_plan;
 use crate::actors::messages::{AdoptJob, CgroupsChecked, LaunchJob, LaunchStep, OpenAllocation};
 use actix::prelude::*;
@@ -12,7 +12,7 @@ use slotd_exec::{
     Adoption, LaunchError, LaunchFault, LaunchSpec, StepHandle, adopt, host_fault, job_dirs,
 };
 use slotd_model::tres::Allocation;
-use slotd_model::{ExitCode, ExitRecord, StepId, Timestamp};
+use slotd_model::{ExitCode, ExitRecord, Job, StepId, Timestamp};
 use slotd_sched::EndCause;
 use slotd_sys::{aside, break_point, clock};
 use std::os::fd::OwnedFd;
@@ -77,8 +77,8 @@ impl RunnerActor {
     }
 
     /// Moves an existing directory out of the way, so that it does not fail the job's first launch.
-    fn clear_way(&self) {
-        if self.run() > 0 {
+    fn clear_way(&self, job: &Job) {
+        if job.run.restarts > 0 {
             return;
         }
         let job_dir = self.setup.paths.job_dir(self.id);
@@ -107,13 +107,30 @@ impl RunnerActor {
         Ok(())
     }
 
-    fn launch(&mut self, mut spec: LaunchSpec, fds: Vec<OwnedFd>, ctx: &mut Context<Self>) {
+    fn launch(&mut self, spec: LaunchSpec, fds: Vec<OwnedFd>, ctx: &mut Context<Self>) {
+        self.launch_with(spec, fds, None, ctx);
+    }
+
+    /// Launches a step, with the watcher that has prepared it if there is one.
+    fn launch_with(
+        &mut self,
+        mut spec: LaunchSpec,
+        fds: Vec<OwnedFd>,
+        prepared: Option<StepHandle>,
+        ctx: &mut Context<Self>,
+    ) {
         let step = spec.step.step;
         spec.oom_score_adj = self.setup.oom_score_adj;
         let copies = fds.iter().map(OwnedFd::try_clone).collect::<Result<Vec<_>, _>>();
         break_point::reach("launch begins");
         break_point::hang_at("launch hangs");
-        let launched = self.setup.launcher.launch(&spec, fds);
+        let launched = match prepared {
+            Some(handle) => {
+                handle.begin(&spec);
+                Ok(handle)
+            }
+            None => self.setup.launcher.launch(&spec, fds),
+        };
         break_point::reach("launch sent");
         match launched {
             Ok(handle) => {
@@ -246,28 +263,47 @@ impl RunnerActor {
         }));
     }
 
+    /// Prepares the launch of a job whose start is not durable yet. Any failure is left to the
+    /// launch.
+    pub(super) fn prepare(&mut self, m: LaunchJob) {
+        self.clear_way(&m.job);
+        let start = m.job.run.start;
+        let paths = &self.setup.paths;
+        let mut spec = launch_plan::batch_launch(&m.job, &m.host, paths, m.texts, m.ranks);
+        spec.oom_score_adj = self.setup.oom_score_adj;
+        let handle = self.setup.launcher.prepare(&spec).ok();
+        self.prepared = handle.map(|handle| Prepared { start, spec, handle });
+    }
+
     pub(super) fn launch_job(&mut self, m: LaunchJob, ctx: &mut Context<Self>) {
+        // If it has waited for long, it starts later than planned, and its environment says so.
+        let prepared = self.prepared.take().filter(|it| it.start == m.job.run.start);
         self.begin(m.job, m.host, ctx);
         if self.ladder.stopping.is_some() {
             return self.end_if_empty(ctx);
         }
         let mark = Arc::clone(&self.setup.mark);
         let _underway = mark.begin(self.key(StepId::Batch));
-        self.clear_way();
-        let made = self.make_cgroup();
         let Some(job) = &self.job else { return };
-        let mut spec =
-            launch_plan::batch_launch(job, &self.host, &self.setup.paths, m.texts, m.ranks);
+        let (mut spec, handle) = match prepared {
+            Some(Prepared { spec, handle, .. }) => (spec, Some(handle)),
+            None => {
+                self.clear_way(job);
+                let paths = &self.setup.paths;
+                (launch_plan::batch_launch(job, &self.host, paths, m.texts, m.ranks), None)
+            }
+        };
+        let made = self.make_cgroup();
         if let Err(e) = made.and_then(|()| self.place(&mut spec, None)) {
             // A batch job has no client, so the watcher reports the error in the job's output.
             spec.broken = Some(e.to_string());
         }
-        self.launch(spec, Vec::new(), ctx);
+        self.launch_with(spec, Vec::new(), handle, ctx);
     }
 
     pub(super) fn open_allocation(&mut self, m: OpenAllocation, ctx: &mut Context<Self>) {
+        self.clear_way(&m.job);
         self.begin(m.job, m.host, ctx);
-        self.clear_way();
         if let Err(e) = self.make_cgroup() {
             log::error!("job {}: {e}", self.id);
             if self.job.as_ref().is_some_and(|job| job.holder().is_some()) {

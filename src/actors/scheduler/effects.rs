@@ -3,13 +3,16 @@
 
 use super::SchedulerActor;
 use crate::actors::messages::*;
-use slotd_model::change::LaunchTexts;
+use slotd_model::change::{Change, LaunchTexts, Texts};
 use slotd_model::resize::PartChange;
 use slotd_model::view::JobView;
 use slotd_model::{Job, JobId, JobRef};
 use slotd_protocol::answer::Answer;
 use slotd_sched::{Cx, Effect, StopCause};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
+
+/// The largest script and environment of a launch that is prepared, in bytes. Others are rare.
+const MOST_PREPARED: usize = 256 << 10;
 
 impl SchedulerActor {
     pub(super) fn send_to_runner(&mut self, job: JobId, command: RunnerCommand) {
@@ -72,15 +75,43 @@ impl SchedulerActor {
     fn launch(&mut self, mut job: Box<Job>, texts: LaunchTexts) -> bool {
         let id = job.id;
         if !self.note_launch(id) {
+            // It may have prepared the launch.
+            self.runners.remove(&id);
             return false;
         }
         if let Some(known) = self.core.job(id) {
             job.run.start = known.run.start;
         }
+        let launch = self.launch_of(job, texts);
+        self.send_to_runner(id, RunnerCommand::Launch(launch));
+        true
+    }
+
+    fn launch_of(&self, job: Box<Job>, texts: LaunchTexts) -> LaunchJob {
         let config = self.core.config();
         let (host, ranks) = (config.host.clone(), job.request.task_rule(config.batch_tasks).ranks);
-        self.send_to_runner(id, RunnerCommand::Launch(LaunchJob { job, ranks, texts, host }));
-        true
+        LaunchJob { job, ranks, texts, host }
+    }
+
+    /// Returns the launches of the jobs that these commits both submit and start, so that they are
+    /// prepared while the disk writes. The texts of other jobs are in the database.
+    pub(super) fn launches_of_new_jobs(&self, commits: &[Commit]) -> Vec<LaunchJob> {
+        // It may take long until the disk writes again, and the submissions may be withdrawn.
+        if self.trouble.is_some() {
+            return Vec::new();
+        }
+        let starts: HashSet<JobId> =
+            commits.iter().flat_map(|commit| &commit.texts_for).copied().collect();
+        let is_small = |texts: &LaunchTexts| texts.script.len() + texts.env.len() <= MOST_PREPARED;
+        let launch = |change: &Change| match change {
+            Change::Insert { job, texts: Texts::New(texts) }
+                if starts.contains(&job.id) && is_small(texts) =>
+            {
+                Some(self.launch_of(self.in_flight.launch_of(job.id)?.clone(), texts.clone()))
+            }
+            _ => None,
+        };
+        commits.iter().flat_map(|commit| &commit.changes).filter_map(launch).collect()
     }
 
     pub(super) fn carry_out(&mut self, effect: Effect) {

@@ -9,7 +9,7 @@
 
 use super::outgoing::Outgoing;
 use slotd_model::view::JobView;
-use slotd_model::{JobId, StepKey};
+use slotd_model::{Job, JobId, StepKey};
 use slotd_sched::Effect;
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::time::Instant;
@@ -209,6 +209,15 @@ impl<A> InFlight<A> {
     /// Whether a change of the job's record is not yet on disk.
     pub fn is_unrecorded(&self, job: JobId) -> bool {
         self.commits.iter().any(|commit| commit.changed.contains(&job))
+    }
+
+    /// Returns the waiting launch of a batch or run job.
+    pub fn launch_of(&self, id: JobId) -> Option<&Box<Job>> {
+        let effects = self.commits.iter().rev().flat_map(|commit| &commit.effects);
+        effects.into_iter().find_map(|effect| match effect {
+            Effect::Launch(job) if job.id == id => Some(job),
+            _ => None,
+        })
     }
 
     fn is_launch_waiting(&self, job: JobId) -> bool {

@@ -79,6 +79,42 @@ impl Handler<Notify> for Hook {
     }
 }
 
+/// What happens to a runner.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Ran {
+    Prepared(JobId),
+    Launched(JobId),
+    Gone(JobId),
+}
+
+/// A runner that reports its commands and its end.
+struct Reporter {
+    job: JobId,
+    to: mpsc::UnboundedSender<Ran>,
+}
+
+impl Actor for Reporter {
+    type Context = Context<Self>;
+}
+
+impl Drop for Reporter {
+    fn drop(&mut self) {
+        let _ = self.to.send(Ran::Gone(self.job));
+    }
+}
+
+impl Handler<RunnerCommand> for Reporter {
+    type Result = ();
+
+    fn handle(&mut self, command: RunnerCommand, ctx: &mut Self::Context) {
+        match command {
+            RunnerCommand::Prepare(_) => drop(self.to.send(Ran::Prepared(self.job))),
+            RunnerCommand::Dismiss => ctx.stop(),
+            _ => drop(self.to.send(Ran::Launched(self.job))),
+        }
+    }
+}
+
 const NOON: Timestamp = Timestamp::from_secs(1_795_176_000);
 
 fn partitions() -> Vec<Partition> {
@@ -117,6 +153,7 @@ struct Lab {
     notices: mpsc::UnboundedReceiver<Notify>,
     alarm: watch::Receiver<Option<Timestamp>>,
     forecasts: Arc<Semaphore>,
+    runners: mpsc::UnboundedReceiver<Ran>,
 }
 
 impl Lab {
@@ -125,8 +162,9 @@ impl Lab {
     }
 
     fn with(audience: Audience) -> Lab {
-        // No job in these tests reaches a runner.
-        Lab::of(audience, Box::new(|job| panic!("job {job} is started")))
+        let (to, runners) = mpsc::unbounded_channel();
+        let seed = move |job| Reporter { job, to: to.clone() }.start().recipient();
+        Lab { runners, ..Lab::of(audience, Box::new(seed)) }
     }
 
     fn of(audience: Audience, runners: RunnerSeed) -> Lab {
@@ -157,7 +195,8 @@ impl Lab {
             Outbox::default(),
         )
         .start();
-        Lab { scheduler, commits, together, notices, alarm, forecasts }
+        let runners = mpsc::unbounded_channel().1;
+        Lab { scheduler, commits, together, notices, alarm, forecasts, runners }
     }
 
     fn submit(
@@ -383,7 +422,6 @@ async fn job_cancelled_before_its_start_is_durable_never_starts() {
     let start = lab.commits.recv().await.expect("a commit");
     assert_eq!(start.texts_for, [id]);
     let answer = lab.scheduler.send(cancel(id));
-    // The end is committed without a runner: creating one here would panic.
     let rest = [lab.commits.recv().await, lab.commits.recv().await]
         .map(|commit| commit.expect("a commit").seq);
     for seq in [start.seq, rest[0], rest[1]] {
@@ -395,6 +433,32 @@ async fn job_cancelled_before_its_start_is_durable_never_starts() {
         (jobs[0].run.state, jobs[0].run.exit),
         (slotd_model::JobState::Ended(slotd_model::End::Cancelled), ExitCode::signal(15))
     );
+    assert_eq!(lab.runners.recv().await, Some(Ran::Prepared(id)));
+    assert_eq!(lab.runners.recv().await, Some(Ran::Gone(id)));
+}
+
+#[actix_rt::test]
+async fn only_the_launch_of_a_new_job_is_prepared_and_only_a_durable_start_is_launched() {
+    let mut lab = Lab::new();
+    let waiting = lab.submit(|_| {});
+    lab.acknowledge().await;
+    let waiting = waiting.await.expect("an answer").expect("a job");
+    let answer = lab.submit(|request| request.hold = false);
+    assert_eq!(lab.runners.recv().await, Some(Ran::Prepared(JobId(2))));
+    lab.scheduler.send(CheckInvariants).await.expect("an answer").expect("none is violated");
+    assert_eq!(lab.runners.try_recv().ok(), None);
+    lab.acknowledge().await;
+    lab.acknowledge().await;
+    let new = answer.await.expect("an answer").expect("a job");
+    assert_eq!(lab.runners.recv().await, Some(Ran::Launched(new)));
+    // The script of this one is in the database.
+    let (jobs, action) = (vec![JobRef::job(waiting)], ControlAction::Release);
+    let release =
+        lab.scheduler.send(ControlJobs { jobs, action, ended: Vec::new(), recalled: Vec::new() });
+    lab.acknowledge().await;
+    lab.acknowledge().await;
+    release.await.expect("an answer");
+    assert_eq!(lab.runners.recv().await, Some(Ran::Launched(waiting)));
 }
 
 fn of(query: JobQuery, id: JobId) -> QueryJobs {
@@ -497,8 +561,9 @@ async fn submission_that_cannot_be_stored_is_withdrawn_and_refused() {
         Err(NOT_STORED),
         "no submissions are accepted meanwhile"
     );
+    assert_eq!(lab.runners.recv().await, Some(Ran::Prepared(JobId(1))));
+    assert_eq!(lab.runners.recv().await, Some(Ran::Gone(JobId(1))));
     for seq in [commit.seq, start.seq] {
-        // No runner is created.
         lab.scheduler.do_send(Committed { seq, result: Ok(Vec::new()) });
     }
     lab.scheduler.do_send(StoreWell);
@@ -636,8 +701,9 @@ async fn job_whose_start_cannot_be_stored_is_pending_again() {
         |jobs: slotd_model::view::JobList| (jobs.jobs[0].run.state, jobs.jobs[0].run.restarts);
     let jobs = lab.scheduler.send(of(JobQuery::default(), id)).await.expect("an answer");
     assert_eq!(state(jobs), (slotd_model::JobState::Pending, 0));
+    assert_eq!(lab.runners.recv().await, Some(Ran::Prepared(id)));
+    assert_eq!(lab.runners.recv().await, Some(Ran::Gone(id)));
     for seq in [start.seq, back.seq] {
-        // No runner is created.
         lab.scheduler.do_send(Committed { seq, result: Ok(Vec::new()) });
     }
     lab.scheduler.do_send(StoreWell);

@@ -137,6 +137,8 @@ impl SchedulerActor {
             gone.insert(*job);
             gone.extend(self.core.withdraw(*job, cx));
             self.watchers.remove(job);
+            // It may have prepared the launch.
+            self.runners.remove(job);
             self.counters.jobs.submitted = self.counters.jobs.submitted.saturating_sub(1);
         }
         gone.iter().for_each(|job| self.publish(|| Changed::gone(*job)));
@@ -149,6 +151,7 @@ impl SchedulerActor {
     /// they do.
     fn withdraw_starts(&mut self, cx: &mut Cx) {
         for job in self.in_flight.take_launches() {
+            self.runners.remove(&job);
             let record = ExitRecord::gone(Default::default(), cx.now);
             self.core.on_job_ended(job, record, EndCause::NeverLaunched, cx);
         }

@@ -35,6 +35,8 @@ impl Watcher {
                 self.timed_out |= timed_out;
                 notice.iter().for_each(|line| self.notice_end(line));
             }
+            // It has begun.
+            StepCommand::Begin { .. } => {}
             StepCommand::Suspend => self.suspend(),
             StepCommand::Resume => self.resume(),
             StepCommand::KillAll => self.begin_killing(),

@@ -35,11 +35,12 @@ impl Watcher {
     pub(super) fn start(
         &mut self,
         handed: Vec<OwnedFd>,
+        has_script: bool,
         process: &ProcessState,
     ) -> Result<(), LaunchError> {
         let spec = &self.spec;
         task::set_umask(spec);
-        if let Some(script) = &spec.script {
+        if let Some(script) = spec.script.as_ref().filter(|_| !has_script) {
             job_files::write_program(&task::script_path(spec), script)?;
         }
         if let Some(why) = &spec.broken {

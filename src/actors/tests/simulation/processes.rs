@@ -38,7 +38,8 @@ impl World {
                     process.limit = limit.map(|secs| process.begun + secs.cast_signed() * MICROS);
                 }
             }
-            RunnerCommand::Open(_)
+            RunnerCommand::Prepare(_)
+            | RunnerCommand::Open(_)
             | RunnerCommand::Dismiss
             | RunnerCommand::Warn
             | RunnerCommand::Preempt
