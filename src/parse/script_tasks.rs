@@ -4,7 +4,7 @@
 //! start of commands, and expands nothing. It misses programs that are named by a variable or in
 //! another file.
 
-use crate::shell_command::{SHELLS, base};
+use crate::shell_command::{OTHER_SHELLS, SHELLS, base};
 use slotd_model::batch_tasks::ScriptTasks;
 
 /// Programs that start the tasks of a job.
@@ -108,7 +108,7 @@ fn names_a_shell(interpreter: &str) -> bool {
     if program == Some("env") {
         program = words.find(|word| !word.starts_with('-') && !word.contains('=')).map(base);
     }
-    program.is_some_and(|program| SHELLS.contains(&program))
+    program.is_some_and(|program| SHELLS.contains(&program) || OTHER_SHELLS.contains(&program))
 }
 
 fn launcher(word: &str) -> Option<&'static str> {
@@ -717,6 +717,9 @@ mod tests {
             "#!/bin/sh -e",
             "#! /usr/bin/env bash",
             "#!/usr/bin/env -S A=1 zsh -e",
+            "#!/bin/csh -f",
+            "#!/bin/tcsh",
+            "#!/usr/bin/env fish",
             "",
         ] {
             assert!(calls(&format!("{head}\nsrun hostname\n")), "{head}");

@@ -4,8 +4,8 @@
 pub const SHELLS: [&str; 9] =
     ["sh", "bash", "dash", "zsh", "ksh", "ksh93", "mksh", "ash", "busybox"];
 
-/// Shells with other languages.
-const OTHER_SHELLS: [&str; 3] = ["fish", "csh", "tcsh"];
+/// Shells with other languages. Their commands look the same.
+pub const OTHER_SHELLS: [&str; 3] = ["fish", "csh", "tcsh"];
 
 /// The place where a shell reads its commands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
