@@ -136,11 +136,22 @@ impl Connection {
     /// # Errors
     /// Fails with [`ClientError::NoDaemon`] or [`ClientError::Foreign`].
     pub fn open(paths: &Paths) -> Result<Connection, ClientError> {
-        let path = paths.socket();
-        let no_daemon = |source| ClientError::NoDaemon { socket: path.clone(), source };
         // From now on this process mostly waits.
         slice::shorten();
-        let socket = socket::connect(&path).map_err(no_daemon)?;
+        let path = paths.socket();
+        match socket::connect(&path) {
+            Ok(socket) => Connection::adopt(socket, paths),
+            Err(source) => Err(ClientError::NoDaemon { socket: path, source }),
+        }
+    }
+
+    /// Returns the connection on a socket that is connected to the daemon of this root already.
+    ///
+    /// # Errors
+    /// Fails like [`Connection::open`].
+    pub fn adopt(socket: UnixStream, paths: &Paths) -> Result<Connection, ClientError> {
+        let path = paths.socket();
+        let no_daemon = |source| ClientError::NoDaemon { socket: path.clone(), source };
         let owner = socket::peer_uid(&socket).map_err(no_daemon)?;
         let user = nix::unistd::getuid().as_raw();
         if !is_trusted(owner, user) {

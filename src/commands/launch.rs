@@ -21,7 +21,8 @@ use slotd_sys::paths::Paths;
 use slotd_sys::{clock, proc, system, user, work_tree};
 use std::ffi::CStr;
 use std::fs;
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::{AsFd, AsRawFd, FromRawFd};
+use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
@@ -49,11 +50,45 @@ pub fn stays_until_back(job: JobId) -> String {
     )
 }
 
+/// Waits for the answer that the shortcut has left to the program. Returns the outcome of the
+/// shortcut and, if it submitted the job, the text to print.
+///
+/// # Errors
+/// Fails if the socket's other end cannot be identified.
+pub fn end_attempt(paths: &Paths) -> Result<(Attempt, Vec<u8>), CliError> {
+    let Some(socket) = slotd_shortcut::socket() else {
+        return Ok((slotd_shortcut::attempt(), Vec::new()));
+    };
+    // SAFETY: the shortcut left this descriptor open, and this function runs once.
+    let socket = unsafe { UnixStream::from_raw_fd(socket) };
+    Ok(match Connection::adopt(socket, paths)?.receive() {
+        Ok((Answer::Printed, text)) => (Attempt::Submitted, text),
+        Ok((Answer::NotPlain | Answer::ScriptWanted, _)) => (Attempt::None, Vec::new()),
+        Err(error) if error.is_away() => (Attempt::Lost, Vec::new()),
+        Ok(_) | Err(_) => (Attempt::Answered, Vec::new()),
+    })
+}
+
 /// Submits a job and returns the answer with the connection it arrived on.
 ///
 /// # Errors
 /// Fails if no daemon is running, or if it stopped before it answered and did not come back.
 pub fn hand_in(
+    paths: &Paths,
+    submission: Submit,
+    raw: &[u8],
+    command: &str,
+) -> Result<(Connection, Answer), CliError> {
+    hand_in_after(Attempt::None, paths, submission, raw, command)
+}
+
+/// Submits a job like [`hand_in`], after an attempt of the shortcut. If the daemon may have
+/// accepted the job already, the submission is a repeated one.
+///
+/// # Errors
+/// Fails like [`hand_in`].
+pub fn hand_in_after(
+    attempt: Attempt,
     paths: &Paths,
     mut submission: Submit,
     raw: &[u8],
@@ -68,7 +103,6 @@ pub fn hand_in(
             ));
         }
     };
-    let attempt = slotd_shortcut::attempt();
     submission.again = attempt != Attempt::None;
     submission.after_shortcut = submission.again;
     if attempt == Attempt::Lost {

@@ -5,8 +5,8 @@
 //! export file, so that it can be tested.
 
 use super::launch::{
-    Copied, check_work_dir, client, hand_in, print_defined, print_start, take_snapshot,
-    work_tree_of,
+    Copied, check_work_dir, client, end_attempt, hand_in_after, print_defined, print_start,
+    take_snapshot, work_tree_of,
 };
 use super::output::print;
 use super::output::print_stderr;
@@ -44,7 +44,7 @@ use slotd_protocol::request::{Request, Submit};
 use slotd_render::seff::ENFORCES;
 use slotd_shortcut::Attempt;
 use slotd_sys::paths::Paths;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::ffi::OsString;
 use std::fs::{File, OpenOptions};
 use std::io::{self, IsTerminal, Read};
@@ -394,13 +394,16 @@ fn export_file(
 }
 
 pub fn run(argv: &[OsString]) -> Done {
-    if slotd_shortcut::attempt() == Attempt::Submitted {
-        return print_submitted();
+    let mut attempt = slotd_shortcut::attempt();
+    if attempt == Attempt::Submitted {
+        return print_submitted(&slotd_shortcut::unprinted().collect::<Vec<u8>>());
     }
     let origin = submitting_origin()?;
     let script: RefCell<Option<Vec<u8>>> = RefCell::default();
+    let is_wanted = Cell::new(false);
     // Another cluster gets the script that was read here.
     let read = |text: Text<'_>| {
+        is_wanted.set(true);
         let bytes = read(text)?;
         // The export file is read later.
         if !matches!(text, Text::Descriptor(_)) && script.borrow().is_none() {
@@ -409,6 +412,8 @@ pub fn run(argv: &[OsString]) -> Done {
         Ok(bytes)
     };
     let parsed = parse(argv, &origin, &read);
+    let sent_another = is_wanted.get()
+        && slotd_shortcut::sent_another(script.borrow().as_deref().unwrap_or_default());
     // The script may name another cluster, which has options that are unknown here. It may also
     // name all clusters.
     let may_be_elsewhere = parsed.as_ref().map_or(true, |sbatch| sbatch.job.clusters.is_some());
@@ -418,17 +423,24 @@ pub fn run(argv: &[OsString]) -> Done {
     {
         return done;
     }
+    // The daemon will also refuse an invalid command line, unless its script differs.
+    if attempt == Attempt::Asked && (parsed.is_ok() || sent_another) {
+        let text;
+        (attempt, text) = end_attempt(&paths()?)?;
+        if attempt == Attempt::Submitted {
+            return print_submitted(&text);
+        }
+    }
     let sbatch = parsed?;
     if sbatch.job.common.verbose > 0 {
         print_defined("sbatch", &sbatch.defined);
     }
-    submit(sbatch, &origin)
+    submit(sbatch, &origin, attempt)
 }
 
-/// Prints the answer that the shortcut could not print. The job exists, even if this fails, too.
-fn print_submitted() -> Done {
-    let text: Vec<u8> = slotd_shortcut::unprinted().collect();
-    let text = String::from_utf8_lossy(&text);
+/// Prints the daemon's answer to the shortcut. The job exists, even if this fails.
+fn print_submitted(text: &[u8]) -> Done {
+    let text = String::from_utf8_lossy(text);
     let job = text.split_whitespace().last().unwrap_or_default();
     print(&text).map_err(|e| e.and(Mark::Error, format!("job {job} was submitted")))
 }
@@ -465,7 +477,7 @@ fn read_all(from: &mut dyn Read) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-fn submit(mut sbatch: Sbatch, origin: &Origin) -> Done {
+fn submit(mut sbatch: Sbatch, origin: &Origin, attempt: Attempt) -> Done {
     let with_exit = |error: CliError| error.with_exit(origin.exit_code("SLURM_EXIT_ERROR"));
     check_work_dir(&sbatch.request, "sbatch").map_err(with_exit)?;
     let paths = paths()?;
@@ -485,7 +497,8 @@ fn submit(mut sbatch: Sbatch, origin: &Origin) -> Done {
         client: client(false),
         ..Submit::default()
     };
-    let (conn, answer) = hand_in(&paths, submit, &raw, "sbatch").map_err(with_exit)?;
+    let (conn, answer) =
+        hand_in_after(attempt, &paths, submit, &raw, "sbatch").map_err(with_exit)?;
     match answer {
         Answer::Refused(why) if sbatch.test_only => Err(with_exit(trial_refused(&why))),
         Answer::Refused(why) => {

@@ -1,12 +1,13 @@
 //! The connection to the daemon: requests with a command line, and their answers.
 
-use crate::kernel::{CText, Fd, find, only_user, pid, shorten_slice, write_all};
+use crate::kernel::{CText, Fd, find, only_user, pid, shorten_slice};
 use crate::process::Process;
 use crate::text::{Text, is_same, number_at};
-use crate::{Attempt, record};
+use crate::{Attempt, SENT, SOCKET, checksum, record};
+use core::sync::atomic::Ordering;
 use slotd_protocol::VERSION;
 use slotd_protocol::frame::{HEADER, MAGIC};
-use slotd_protocol::request::{NAMESPACES, Program};
+use slotd_protocol::request::NAMESPACES;
 
 /// The longest path that is used, including its final zero byte, in bytes. The program handles
 /// longer ones.
@@ -15,13 +16,9 @@ pub(crate) const PATH: usize = 1024;
 /// The part of an answer before its raw part, in bytes.
 pub(crate) const ANSWER_HEAD: usize = HEADER + 16;
 
-/// The time after which a warning says that the answer to a submission is late, in seconds: that of
-/// `sbatch`.
-const LATE: i64 = 10;
-
-/// The longest wait for the answer to a query, in seconds. The program may not need the daemon, for
-/// example to report an invalid option.
-const QUERY: i64 = 1;
+/// The longest wait for an answer, in seconds. The program may not need the daemon, for example to
+/// report an invalid option.
+const PATIENCE: i64 = 1;
 
 /// The daemon's answer. Its raw part is a text or a path.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -57,21 +54,20 @@ pub(crate) struct Script<'a> {
 pub(crate) struct Asker<'a> {
     process: &'a Process,
     socket: Fd,
-    /// The path of the socket, with its final zero byte.
-    path: &'a [u8],
 }
 
 impl<'a> Asker<'a> {
     /// Connects to the daemon, if it runs as this user: the script and the environment are not for
-    /// others. `path` is the place for the path of its socket.
-    pub(crate) fn connect(process: &'a Process, path: &'a mut Text<PATH>) -> Option<Asker<'a>> {
+    /// others.
+    pub(crate) fn connect(process: &'a Process) -> Option<Asker<'a>> {
         let user = only_user()?;
-        write_socket_path(path, process)?;
+        let mut path = Text::<PATH>::new();
+        write_socket_path(&mut path, process)?;
         shorten_slice();
         let path = path.get()?;
         let socket = Fd::socket().ok().filter(|socket| !socket.is_standard())?;
         socket.connect(CText::new(path)?).ok()?;
-        (socket.peer() == Ok(user)).then_some(Asker { process, socket, path })
+        (socket.peer() == Ok(user)).then_some(Asker { process, socket })
     }
 
     /// Sends the request and receives its answer. Returns `None` if the program has to run.
@@ -88,12 +84,22 @@ impl<'a> Asker<'a> {
         // The daemon ignores a request that is not complete.
         (self.socket.send(&parts) == Ok(len)).then_some(())?;
         // From now on the job may exist.
+        record(Attempt::Asked);
+        if self.socket.is_readable_within(PATIENCE) != Ok(true) {
+            SENT.store(checksum(script.text), Ordering::Relaxed);
+            return None;
+        }
         record(Attempt::Lost);
         let (answered, text) = self.receive(answer)?;
         if answered != Answered::Printed {
             record(Attempt::None);
         }
         Some((answered, text))
+    }
+
+    /// Leaves the connection to the program.
+    pub(crate) fn leave(self) {
+        SOCKET.store(self.socket.leave_open(), Ordering::Relaxed);
     }
 
     /// Writes the header and the JSON part of the request.
@@ -125,11 +131,6 @@ impl<'a> Asker<'a> {
 
     /// Receives the answer. Returns `None` if there is none, or another one.
     fn receive<'b, const N: usize>(&self, answer: &'b mut Text<N>) -> Option<(Answered, &'b [u8])> {
-        if self.process.program != Program::Sbatch {
-            self.socket.is_readable_within(QUERY).ok().filter(|is_so| *is_so)?;
-        } else if self.socket.is_readable_within(LATE) == Ok(false) {
-            warn_late(self.path);
-        }
         loop {
             answer.fill(|free| self.socket.read(free)).ok().filter(|count| *count > 0)?;
             let got = answer.get()?;
@@ -181,18 +182,4 @@ fn write_socket_path(path: &mut Text<PATH>, process: &Process) -> Option<()> {
     (path.get()?.first() == Some(&b'/')).then_some(())?;
     path.add(b"/run/slotd.sock\0");
     Some(())
-}
-
-fn warn_late(path: &[u8]) {
-    let mut text = Text::<PATH>::new();
-    text.add(b"slotd: warning: the daemon at ").add(without_zero(path));
-    text.add(b" has not answered for ").number(LATE as usize);
-    text.add(b" s; waiting for it (`slotd daemon status` shows whether it hangs)\n");
-    if let Some(text) = text.get() {
-        let _ = write_all(2, text);
-    }
-}
-
-fn without_zero(path: &[u8]) -> &[u8] {
-    path.split_last().map_or(path, |(_, path)| path)
 }

@@ -1,7 +1,7 @@
 //! System calls without the C library.
 
 use core::arch::asm;
-use core::mem::MaybeUninit;
+use core::mem::{ManuallyDrop, MaybeUninit};
 use libc::{c_long, iovec, msghdr, pollfd, sched_attr, sockaddr_un, stat, ucred};
 
 /// A failed call: the number of its error.
@@ -147,6 +147,11 @@ pub(crate) fn open(path: CText<'_>) -> Result<Fd> {
 }
 
 impl Fd {
+    /// Returns the number of the descriptor, which stays open.
+    pub(crate) fn leave_open(self) -> i32 {
+        ManuallyDrop::new(self).0 as i32
+    }
+
     pub(crate) fn find(&self) -> Result<Found> {
         // SAFETY: the descriptor is open.
         unsafe { found(libc::SYS_fstat, |into| [self.0, into, 0, 0, 0]) }

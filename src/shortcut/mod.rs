@@ -10,9 +10,11 @@
 //!
 //! Everything unusual is left to the program itself, in the same process: the shortcut returns, and
 //! the C library starts as in any other program. Until then nothing is lost: the shortcut has read
-//! no input, printed nothing, and closed its connection. If it cannot know whether the daemon has
-//! accepted a job, `sbatch` learns so from [`attempt`] and repeats the submission, which the daemon
-//! recognizes by the process. If the answer cannot be printed, the program reports that.
+//! no input and printed nothing. If the daemon does not answer a submission soon, `sbatch` checks
+//! the command line and waits for the answer on the same connection ([`socket`]), since a second
+//! submission could overtake the first. If the connection ends, [`attempt`] says so, and `sbatch`
+//! repeats the submission, which the daemon recognizes by the process. If the answer cannot be
+//! printed, the program reports that.
 //!
 //! No function of the C library works yet: they are called through addresses that its start fills
 //! in. This includes those that the compiler calls itself, to copy, fill and compare memory, so
@@ -23,7 +25,7 @@
 #![no_builtins]
 #![warn(unreachable_pub)]
 
-use core::sync::atomic::{AtomicU8, Ordering};
+use core::sync::atomic::{AtomicI32, AtomicU8, AtomicU64, Ordering};
 
 #[cfg(has_shortcut)]
 mod ask;
@@ -45,6 +47,8 @@ mod text;
 pub enum Attempt {
     /// It submitted nothing.
     None,
+    /// It sent the command line, and the daemon has not answered yet.
+    Asked,
     /// It sent the job, and the daemon closed the connection before it answered.
     Lost,
     /// It sent the job, but could not use the daemon's answer.
@@ -55,6 +59,11 @@ pub enum Attempt {
 
 static ATTEMPT: AtomicU8 = AtomicU8::new(0);
 
+static SOCKET: AtomicI32 = AtomicI32::new(-1);
+
+/// The checksum of the script that was sent, or 0 if there was none.
+static SENT: AtomicU64 = AtomicU64::new(0);
+
 /// The longest answer that is kept if it cannot be printed, in bytes: a sentence with a job ID.
 const MOST_KEPT: usize = 64;
 
@@ -64,10 +73,29 @@ static UNPRINTED: [AtomicU8; MOST_KEPT] = [const { AtomicU8::new(0) }; MOST_KEPT
 pub fn attempt() -> Attempt {
     match ATTEMPT.load(Ordering::Relaxed) {
         0 => Attempt::None,
-        1 => Attempt::Lost,
-        2 => Attempt::Answered,
+        1 => Attempt::Asked,
+        2 => Attempt::Lost,
+        3 => Attempt::Answered,
         _ => Attempt::Submitted,
     }
+}
+
+/// Returns the connection on which the answer arrives, if the daemon has not answered yet. The
+/// shortcut does not close it.
+pub fn socket() -> Option<i32> {
+    (attempt() == Attempt::Asked).then(|| SOCKET.load(Ordering::Relaxed))
+}
+
+/// Returns whether the shortcut sent another script than this one, in which case the daemon may
+/// accept a job that the program refuses.
+pub fn sent_another(script: &[u8]) -> bool {
+    ![0, checksum(script)].contains(&SENT.load(Ordering::Relaxed))
+}
+
+/// Returns a checksum of a script, or 0 if it is empty (FNV-1a).
+fn checksum(script: &[u8]) -> u64 {
+    let add = |sum: u64, byte: &u8| (sum ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
+    if script.is_empty() { 0 } else { script.iter().fold(0xcbf2_9ce4_8422_2325, add) }
 }
 
 /// Returns the bytes that should have been printed for a submitted job.

@@ -1,6 +1,6 @@
 //! Queries. The daemon answers them with the text to print.
 
-use crate::ask::{ANSWER_HEAD, Answered, Asker, PATH, Place, Script};
+use crate::ask::{ANSWER_HEAD, Answered, Asker, Place, Script};
 use crate::kernel::{exit, is_terminal, write_all};
 use crate::process::Process;
 use crate::text::Text;
@@ -12,9 +12,8 @@ pub(crate) fn run(process: &Process) {
     if is_terminal(1) {
         return;
     }
-    let mut path = Text::<PATH>::new();
     let mut answer = Text::<{ ANSWER_HEAD + MOST_PRINTED }>::new();
-    if let Some(asker) = Asker::connect(process, &mut path)
+    if let Some(asker) = Asker::connect(process)
         && let Some((Answered::Printed, text)) =
             asker.ask(Place::default(), Script::default(), &mut answer)
         && write_all(1, text).is_ok()

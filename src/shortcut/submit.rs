@@ -9,7 +9,7 @@ use crate::kernel::{
 };
 use crate::process::Process;
 use crate::text::{Text, after, is_same};
-use crate::{Attempt, keep, record};
+use crate::{Attempt, attempt, keep, record};
 
 /// The largest script that is sent, in bytes. `sbatch` handles larger ones.
 const SCRIPT: usize = 16 << 10;
@@ -23,8 +23,7 @@ pub(crate) fn run(process: &Process) {
     let Some(may_be_in_tree) = working_directory_of(process, &mut dir) else { return };
     let Some(dir) = dir.get() else { return };
     let place = Place { dir, may_be_in_tree, umask: umask(), is_on_terminal: is_terminal(2) };
-    let mut path = Text::<PATH>::new();
-    if let Some(asker) = Asker::connect(process, &mut path) {
+    if let Some(asker) = Asker::connect(process) {
         let mut answer = Text::<ANSWER>::new();
         let named = process.names().find(|(_, path)| is_small_file(path));
         let answered = match named {
@@ -35,6 +34,9 @@ pub(crate) fn run(process: &Process) {
             Some((Answered::Printed, text)) => print(text),
             Some((Answered::ScriptWanted, path)) => as_asked(&asker, place, path),
             Some((Answered::NotPlain, _)) | None => {}
+        }
+        if attempt() == Attempt::Asked {
+            asker.leave();
         }
     }
 }

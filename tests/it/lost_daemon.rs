@@ -482,6 +482,7 @@ fn a_hanging_daemon_is_reported_by_all_clients() {
         slotd.spawn(command)
     };
     let mut waits = start("squeue -h");
+    let mut submits = start("sbatch -H --wrap true");
     let [status, doctor, ping] =
         ["slotd daemon status", "slotd doctor", "scontrol ping"].map(start);
     let hangs = format!("(process {}) does not answer", slotd.daemon_pid());
@@ -498,8 +499,13 @@ fn a_hanging_daemon_is_reported_by_all_clients() {
         "slotd: warning: the daemon at {} has not answered for 10 s; waiting for it",
         slotd.root.join("run/slotd.sock").display()
     ));
+    submits.wait_stderr("has not answered for 10 s; waiting for it");
     proc::signal(slotd.daemon_pid(), proc::CONT);
     waits.end().ok();
+    let submitted = submits.end().ok();
+    assert_eq!(submitted.stdout, "Submitted batch job 1\n");
+    assert_eq!(submitted.stderr.matches("has not answered").count(), 1, "{}", submitted.stderr);
+    assert_eq!(slotd.all_records().len(), 1);
 }
 
 #[test]

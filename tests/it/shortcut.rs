@@ -430,6 +430,77 @@ fn a_query_does_not_wait_long_for_a_daemon_that_hangs() {
     assert!(query.end().fails(1).stderr.contains("unrecognized option"));
 }
 
+#[test]
+fn an_invalid_submission_is_reported_while_the_daemon_hangs() {
+    let daemon = Daemon::start();
+    write(&daemon.slotd.work().join("job.sh"), "#!/bin/sh\ntrue\n");
+    write(&daemon.slotd.work().join("bad.sh"), "#!/bin/sh\n#SBATCH --nonsense\n");
+    let (invalid, help) = ((255, "unrecognized option"), (0, "--help"));
+    for (words, (code, text)) in [
+        (&["--nonsense"][..], invalid),
+        (&["--hel"], help),
+        (&["-n", "many", "--wrap", "true"], (1, "many")),
+        (&["missing.sh"], (1, "Unable to open file missing.sh")),
+        (&["--nonsense", "job.sh"], invalid),
+        (&["-n", "many", "job.sh"], (1, "many")),
+        (&["bad.sh"], (255, "unrecognized option")),
+    ] {
+        let sbatch = daemon.sbatch(words);
+        let _hangs = daemon.next().of_the_shortcut();
+        let out = sbatch.end();
+        assert_eq!(out.code, code, "{words:?} {out:?}");
+        assert!(out.stdout.contains(text) || out.stderr.contains(text), "{words:?} {out:?}");
+    }
+}
+
+/// A second submission could reach the daemon before the first.
+#[test]
+fn a_submission_with_a_late_answer_is_sent_once() {
+    let daemon = Daemon::start();
+    nix::unistd::mkfifo(&daemon.slotd.work().join("fifo"), nix::sys::stat::Mode::S_IRWXU).unwrap();
+    let started = || {
+        let sbatch = daemon.sbatch(&["fifo"]);
+        let asked = daemon.next().of_the_shortcut();
+        // The program opens it to read the script, so it runs now.
+        write(&daemon.slotd.work().join("fifo"), "#!/bin/sh\ntrue\n");
+        (sbatch, asked)
+    };
+    let (sbatch, mut asked) = started();
+    asked.answer(json!("Printed"), b"Submitted batch job 7\n");
+    let out = sbatch.end().ok();
+    assert_eq!((out.stdout.as_str(), out.stderr.as_str()), ("Submitted batch job 7\n", ""));
+    daemon.listener.set_nonblocking(true).unwrap();
+    assert!(daemon.listener.accept().is_err(), "it was submitted again");
+    daemon.listener.set_nonblocking(false).unwrap();
+
+    let (sbatch, mut asked) = started();
+    asked.answer(json!("NotPlain"), b"");
+    daemon.program_submits(false);
+    assert_eq!(sbatch.end().ok().stdout, "Submitted batch job 8\n");
+
+    let (sbatch, asked) = started();
+    drop(asked);
+    daemon.program_submits(true);
+    let out = sbatch.end().ok();
+    assert!(out.stderr.contains("the daemon stopped before it answered"), "{}", out.stderr);
+}
+
+/// The script may have been removed or changed since.
+#[test]
+fn a_late_answer_to_a_sent_script_is_waited_for() {
+    let daemon = Daemon::start();
+    let script = daemon.slotd.work().join("job.sh");
+    write(&script, "#!/bin/sh\ntrue\n");
+    let sbatch = daemon.sbatch(&["job.sh"]);
+    let mut asked = daemon.next().of_the_shortcut();
+    assert!(asked.raw.ends_with(b"#!/bin/sh\ntrue\n"));
+    fs::remove_file(&script).unwrap();
+    nix::unistd::mkfifo(&script, nix::sys::stat::Mode::S_IRWXU).unwrap();
+    write(&script, "no script\n");
+    asked.answer(json!("Printed"), b"Submitted batch job 7\n");
+    assert_eq!(sbatch.end().ok().stdout, "Submitted batch job 7\n");
+}
+
 /// On a terminal, the width and the colours matter.
 #[test]
 fn queries_on_a_terminal_do_not_use_the_shortcut() {
