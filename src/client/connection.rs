@@ -19,6 +19,10 @@ use std::time::{Duration, Instant};
 /// answered.
 pub const RECONNECT_TIMEOUT: Duration = Duration::from_secs(60);
 
+/// The hint for a daemon that is down.
+const START: &str = "start it with `slotd daemon start`, or under systemd with \
+    `systemctl --user start slotd.service`, with the same SLOTD_ROOT as this command";
+
 /// Why a request to the daemon failed.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
@@ -29,8 +33,7 @@ pub enum ClientError {
         if source.kind() == io::ErrorKind::PermissionDenied {
             "this SLOTD_ROOT belongs to another user: choose one of your own"
         } else {
-            "start it with `slotd daemon start`, or under systemd with `systemctl --user start slotd.service`, \
-             with the same SLOTD_ROOT as this command"
+            START
         }
     )]
     NoDaemon { socket: PathBuf, source: io::Error },
@@ -76,8 +79,9 @@ impl ClientError {
 fn broken(error: &FrameError) -> String {
     match error {
         FrameError::Closed => {
-            "the daemon closed the connection before it answered\ncheck its log and try again"
-                .to_owned()
+            format!(
+                "the daemon closed the connection before it answered\nif it has stopped, {START}"
+            )
         }
         other => other.to_string(),
     }

@@ -501,6 +501,28 @@ fn a_late_answer_to_a_sent_script_is_waited_for() {
     assert_eq!(sbatch.end().ok().stdout, "Submitted batch job 7\n");
 }
 
+#[test]
+fn a_query_whose_daemon_is_killed_says_how_to_start_it() {
+    for (is_plain, text) in [
+        (true, "no daemon answers at"),
+        (false, "the daemon closed the connection before it answered"),
+    ] {
+        let daemon = Daemon::start();
+        let query = daemon.spawn(daemon.program("sinfo", &["-h"]));
+        let mut asked = daemon.next().of_the_shortcut();
+        if !is_plain {
+            asked.answer(json!("NotPlain"), b"");
+            asked = daemon.next();
+        }
+        // No socket is left to connect to.
+        let Daemon { slotd: _slotd, listener } = daemon;
+        drop((listener, asked));
+        let stderr = query.end().fails(1).stderr;
+        assert!(stderr.contains(text), "{stderr}");
+        assert!(stderr.contains("start it with `slotd daemon start`"), "{stderr}");
+    }
+}
+
 /// On a terminal, the width and the colours matter.
 #[test]
 fn queries_on_a_terminal_do_not_use_the_shortcut() {
