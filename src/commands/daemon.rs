@@ -142,8 +142,9 @@ fn serve(args: &DaemonArgs) -> Done {
         Ok(sources) => super::paths_of(sources.at_start().get(OsStr::new("SLOTD_ROOT")).cloned())?,
         Err(_) => super::paths()?,
     };
-    plain::learn_names();
-    daemon::run(root.root().to_owned(), sources, plain::parse)
+    let parser = plain::Parser::start();
+    let parse = move |line| parser.parse(line);
+    daemon::run(root.root().to_owned(), sources, Box::new(parse))
         .map_err(|e| CliError::error(e.exit_code().into(), e.to_string()))?;
     Ok(0)
 }

@@ -21,7 +21,7 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::rc::Rc;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Names from the user database. The daemon runs as the user who submits.
 #[derive(Debug, Clone)]
@@ -37,7 +37,18 @@ type Stamp = [Option<(u64, u64, i64, i64)>; 2];
 
 /// The names as of a state of the user database. No names: they are being read, or the database has
 /// none.
-static NAMES: Mutex<(Stamp, Option<Names>)> = Mutex::new(([None; 2], None));
+#[derive(Debug, Default)]
+struct Known {
+    stamp: Stamp,
+    names: Option<Names>,
+}
+
+/// Parses command lines of this user.
+#[derive(Debug, Default)]
+pub struct Parser {
+    /// Shared with the thread that reads the user database.
+    known: Arc<Mutex<Known>>,
+}
 
 fn stamp() -> Stamp {
     ["/etc/passwd", "/etc/group"].map(|path| {
@@ -46,52 +57,158 @@ fn stamp() -> Stamp {
     })
 }
 
-fn known_names() -> MutexGuard<'static, (Stamp, Option<Names>)> {
-    NAMES.lock().unwrap_or_else(PoisonError::into_inner)
+/// Reads the names from the user database. Returns `None` if it has none: digits are no name, and
+/// `sbatch` itself looks for one each time.
+fn read_names() -> Option<Names> {
+    let (uid, gid) = user::current();
+    let (home, shell) = user::home_and_shell(uid);
+    let (user, group) = (user::user_name(uid), user::group_name(gid));
+    let has_names = user != uid.to_string() && group != gid.to_string();
+    has_names.then_some(Names { user, group, home, shell })
 }
 
-/// Reads the user database, on a thread of its own: a server of the host's network may have to
-/// answer. Until then, no command line is plain.
-pub fn learn_names() {
-    let now = stamp();
-    *known_names() = (now, None);
-    let learn = move || {
-        let (uid, gid) = user::current();
-        let (home, shell) = user::home_and_shell(uid);
-        let (user, group) = (user::user_name(uid), user::group_name(gid));
-        // Digits are no name. `sbatch` itself looks for one each time.
-        let has_names = user != uid.to_string() && group != gid.to_string();
-        let names = has_names.then_some(Names { user, group, home, shell });
-        let mut known = known_names();
-        if known.0 == now {
-            known.1 = names;
+fn lock(known: &Mutex<Known>) -> MutexGuard<'_, Known> {
+    known.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Parser {
+    /// Returns a parser that is reading the user database. Until then, no command line is plain.
+    pub fn start() -> Parser {
+        let parser = Parser::default();
+        parser.read();
+        parser
+    }
+
+    /// Reads the user database, on a thread of its own: a server of the host's network may have to
+    /// answer.
+    fn read(&self) {
+        let stamp = stamp();
+        *lock(&self.known) = Known { stamp, names: None };
+        let known = Arc::clone(&self.known);
+        let read = move || {
+            let names = read_names();
+            let mut known = lock(&known);
+            if known.stamp == stamp {
+                known.names = names;
+            }
+        };
+        if let Err(why) = std::thread::Builder::new().name("names".to_owned()).spawn(read) {
+            log::warn!("cannot start a thread that reads the user database: {why}");
         }
-    };
-    if let Err(why) = std::thread::Builder::new().name("names".to_owned()).spawn(learn) {
-        log::warn!("cannot start a thread that reads the user database: {why}");
     }
-}
 
-/// Returns the names, if the user database has not changed since they were read. Otherwise, reads
-/// it again for the next command line.
-fn names() -> Option<Names> {
-    let (known, names) = known_names().clone();
-    if known != stamp() {
-        learn_names();
-        return None;
+    /// Returns the names, if the user database has not changed since they were read. Otherwise,
+    /// reads it again for the next command line.
+    fn names(&self) -> Option<Names> {
+        if lock(&self.known).stamp != stamp() {
+            self.read();
+            return None;
+        }
+        lock(&self.known).names.clone()
     }
-    names
-}
 
-pub fn parse(line: CommandLine) -> Parsed {
-    let parsed = match line.program {
-        Program::Sbatch => parse_sbatch(line),
-        Program::Squeue => parse_query(line, squeue::plain),
-        Program::Sinfo => parse_query(line, sinfo::plain),
-        Program::Sacct => parse_query(line, sacct::plain),
-        Program::Scontrol => parse_query(line, scontrol::plain),
-    };
-    parsed.unwrap_or(Parsed::NotPlain)
+    pub fn parse(&self, line: CommandLine) -> Parsed {
+        let parsed = match line.program {
+            Program::Sbatch => self.parse_sbatch(line),
+            Program::Squeue => self.parse_query(line, squeue::plain),
+            Program::Sinfo => self.parse_query(line, sinfo::plain),
+            Program::Sacct => self.parse_query(line, sacct::plain),
+            Program::Scontrol => self.parse_query(line, scontrol::plain),
+        };
+        parsed.unwrap_or(Parsed::NotPlain)
+    }
+
+    /// Returns `None` if the command line is not plain.
+    fn parse_query(
+        &self,
+        line: CommandLine,
+        plain: fn(&[OsString], Origin) -> Option<PlainQuery>,
+    ) -> Option<Parsed> {
+        let CommandLine { args, env, dir, umask, .. } = line;
+        is_short(&args, &env).then_some(())?;
+        let origin = self.origin(env, dir, umask, Vec::new())?;
+        let names_clusters = clusters::may_be_named(&args, |name| origin.var_os(name).is_some());
+        (!names_clusters).then(|| plain(&args, origin))?.map(|query| Parsed::Query(Box::new(query)))
+    }
+
+    /// Returns `None` if the command line is not plain.
+    fn parse_sbatch(&self, line: CommandLine) -> Option<Parsed> {
+        let CommandLine { args, env, dir, script, umask, is_on_terminal, client, .. } = line;
+        dir.to_str()?;
+        let client = client?;
+        let limits = limits::propagated_by(i32::try_from(client.pid).ok()?)?;
+        let origin = self.origin(env, dir, umask, limits)?;
+        if clusters::may_be_named(&args, |name| origin.var_os(name).is_some()) {
+            return None;
+        }
+        // The client is asked for the first file that is read, unless it has sent it. It has to read
+        // everything else itself.
+        let guess = script.as_ref().and_then(|script| script.word.as_ref()?.to_str());
+        let guess = guess.map(|word| PathBuf::from(origin.absolute(word)));
+        let may_ask = Cell::new(guess.is_some() || script.is_none());
+        let script = Cell::new(script);
+        let wanted = OnceCell::<PathBuf>::new();
+        let read = |text: Text<'_>| match text {
+            Text::File(path) if may_ask.get() && guess.as_deref() != Some(path) => {
+                let _ = wanted.set(path.to_owned());
+                Err(io::ErrorKind::PermissionDenied.into())
+            }
+            Text::File(_) => {
+                may_ask.set(false);
+                script.take().map(|sent| sent.text).ok_or(io::ErrorKind::PermissionDenied.into())
+            }
+            Text::Stdin | Text::Descriptor(_) => Err(io::ErrorKind::Unsupported.into()),
+        };
+        let parsed = sbatch::parse(&args, &origin, &read);
+        if let Some(path) = wanted.into_inner() {
+            return Some(Parsed::ScriptWanted(path));
+        }
+        let sbatch = parsed.ok().filter(|sbatch| is_plain(sbatch, &origin, is_on_terminal))?;
+        let Sbatch { request, texts, parsable, .. } = sbatch;
+        let script_len = texts.script.len();
+        let mut raw = texts.script;
+        raw.extend(texts.env);
+        let client = Client { process: client, ..Client::default() };
+        Some(Parsed::Job {
+            submit: Box::new(Submit { request, script_len, client, ..Submit::default() }),
+            raw,
+            printed: if parsable { number } else { sentence },
+        })
+    }
+
+    /// Returns the origin of a client process. Returns `None` if only that process can read what it
+    /// names.
+    fn origin(
+        &self,
+        env: Vec<(OsString, OsString)>,
+        dir: PathBuf,
+        umask: u32,
+        limits: Vec<(&'static str, Rlimit)>,
+    ) -> Option<Origin> {
+        let (uid, gid) = user::current();
+        // The daemon opens no file that a client chooses. A value that is not UTF-8 names no zone.
+        let tz = env.iter().find(|(name, _)| name == "TZ").map(|(_, value)| value.to_str());
+        let tz = tz.flatten().map(ToOwned::to_owned);
+        tz.as_deref().is_none_or(zone::is_of_the_host).then_some(())?;
+        let Names { user, group, home, shell } = self.names()?;
+        Some(Origin {
+            cwd: late(move || dir),
+            user: late(|| user),
+            uid,
+            group: late(|| group),
+            gid,
+            account: |_| None,
+            home: late(|| home),
+            shell: late(|| shell),
+            host: system::probe_host_name(),
+            env,
+            umask: late(move || umask),
+            limits: late(move || limits),
+            now: now(),
+            tz: Rc::new(late(move || zone::of(tz.as_deref()))),
+            terminal: late(|| None),
+        })
+    }
 }
 
 /// The longest words and variables of a plain query, in bytes: a format can make its answer long,
@@ -112,63 +229,6 @@ fn is_short(args: &[OsString], env: &[(OsString, OsString)]) -> bool {
         && env.iter().all(|(name, value)| value.len() <= most(name))
 }
 
-/// Returns `None` if the command line is not plain.
-fn parse_query(
-    line: CommandLine,
-    plain: fn(&[OsString], Origin) -> Option<PlainQuery>,
-) -> Option<Parsed> {
-    let CommandLine { args, env, dir, umask, .. } = line;
-    is_short(&args, &env).then_some(())?;
-    let origin = origin(env, dir, umask, Vec::new())?;
-    let names_clusters = clusters::may_be_named(&args, |name| origin.var_os(name).is_some());
-    (!names_clusters).then(|| plain(&args, origin))?.map(|query| Parsed::Query(Box::new(query)))
-}
-
-/// Returns `None` if the command line is not plain.
-fn parse_sbatch(line: CommandLine) -> Option<Parsed> {
-    let CommandLine { args, env, dir, script, umask, is_on_terminal, client, .. } = line;
-    dir.to_str()?;
-    let client = client?;
-    let limits = limits::propagated_by(i32::try_from(client.pid).ok()?)?;
-    let origin = origin(env, dir, umask, limits)?;
-    if clusters::may_be_named(&args, |name| origin.var_os(name).is_some()) {
-        return None;
-    }
-    // The client is asked for the first file that is read, unless it has sent it. Everything else
-    // it has to read itself.
-    let guess = script.as_ref().and_then(|script| script.word.as_ref()?.to_str());
-    let guess = guess.map(|word| PathBuf::from(origin.absolute(word)));
-    let may_ask = Cell::new(guess.is_some() || script.is_none());
-    let script = Cell::new(script);
-    let wanted = OnceCell::<PathBuf>::new();
-    let read = |text: Text<'_>| match text {
-        Text::File(path) if may_ask.get() && guess.as_deref() != Some(path) => {
-            let _ = wanted.set(path.to_owned());
-            Err(io::ErrorKind::PermissionDenied.into())
-        }
-        Text::File(_) => {
-            may_ask.set(false);
-            script.take().map(|sent| sent.text).ok_or(io::ErrorKind::PermissionDenied.into())
-        }
-        Text::Stdin | Text::Descriptor(_) => Err(io::ErrorKind::Unsupported.into()),
-    };
-    let parsed = sbatch::parse(&args, &origin, &read);
-    if let Some(path) = wanted.into_inner() {
-        return Some(Parsed::ScriptWanted(path));
-    }
-    let sbatch = parsed.ok().filter(|sbatch| is_plain(sbatch, &origin, is_on_terminal))?;
-    let Sbatch { request, texts, parsable, .. } = sbatch;
-    let script_len = texts.script.len();
-    let mut raw = texts.script;
-    raw.extend(texts.env);
-    let client = Client { process: client, ..Client::default() };
-    Some(Parsed::Job {
-        submit: Box::new(Submit { request, script_len, client, ..Submit::default() }),
-        raw,
-        printed: if parsable { number } else { sentence },
-    })
-}
-
 /// Returns whether `sbatch` would only submit the job and print its ID.
 fn is_plain(sbatch: &Sbatch, origin: &Origin, is_on_terminal: bool) -> bool {
     let Sbatch { request, job, .. } = sbatch;
@@ -182,39 +242,6 @@ fn is_plain(sbatch: &Sbatch, origin: &Origin, is_on_terminal: bool) -> bool {
     !acts && !prints && !explains && is_here && request.uid == origin.uid
 }
 
-/// Returns the origin of a client process. Returns `None` if only that process can read what it
-/// names.
-fn origin(
-    env: Vec<(OsString, OsString)>,
-    dir: PathBuf,
-    umask: u32,
-    limits: Vec<(&'static str, Rlimit)>,
-) -> Option<Origin> {
-    let (uid, gid) = user::current();
-    // The daemon opens no file that a client chooses. A value that is not UTF-8 names no zone.
-    let tz = env.iter().find(|(name, _)| name == "TZ").map(|(_, value)| value.to_str());
-    let tz = tz.flatten().map(ToOwned::to_owned);
-    tz.as_deref().is_none_or(zone::is_of_the_host).then_some(())?;
-    let Names { user, group, home, shell } = names()?;
-    Some(Origin {
-        cwd: late(move || dir),
-        user: late(|| user),
-        uid,
-        group: late(|| group),
-        gid,
-        account: |_| None,
-        home: late(|| home),
-        shell: late(|| shell),
-        host: system::probe_host_name(),
-        env,
-        umask: late(move || umask),
-        limits: late(move || limits),
-        now: now(),
-        tz: Rc::new(late(move || zone::of(tz.as_deref()))),
-        terminal: late(|| None),
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -226,16 +253,21 @@ mod tests {
     use slotd_protocol::answer::Answer;
     use std::os::unix::ffi::OsStringExt;
 
+    fn parse(line: CommandLine) -> Parsed {
+        let names = Names {
+            user: "lab".to_owned(),
+            group: "lab".to_owned(),
+            home: "/home/lab".to_owned(),
+            shell: "/bin/sh".to_owned(),
+        };
+        parse_as(Some(names), line)
+    }
+
+    fn parse_as(names: Option<Names>, line: CommandLine) -> Parsed {
+        Parser { known: Arc::new(Mutex::new(Known { stamp: stamp(), names })) }.parse(line)
+    }
+
     fn line(words: Vec<OsString>, env: Vec<(OsString, OsString)>) -> CommandLine {
-        *known_names() = (
-            stamp(),
-            Some(Names {
-                user: "lab".to_owned(),
-                group: "lab".to_owned(),
-                home: "/home/lab".to_owned(),
-                shell: "/bin/sh".to_owned(),
-            }),
-        );
         CommandLine {
             program: Program::Sbatch,
             args: std::iter::once("sbatch".into()).chain(words).collect(),
@@ -286,6 +318,13 @@ mod tests {
             );
         }
         assert!(!is_job(&[], &[("TZ", "/dev/tty")]));
+    }
+
+    #[test]
+    fn no_command_line_is_plain_before_the_names_are_known() {
+        let wrap = || line(vec!["--wrap".into(), "true".into()], Vec::new());
+        assert!(matches!(parse(wrap()), Parsed::Job { .. }));
+        assert!(matches!(parse_as(None, wrap()), Parsed::NotPlain));
     }
 
     #[test]

@@ -76,4 +76,4 @@ pub enum Parsed {
 }
 
 /// Parses a command line. It opens no file that the command line names.
-pub type ParsePlain = fn(CommandLine) -> Parsed;
+pub type ParsePlain = Box<dyn Fn(CommandLine) -> Parsed>;

@@ -85,6 +85,12 @@ pub use tres::Tres;
 /// The cluster name that Slurm's tools show.
 pub const CLUSTER: &str = "slotd";
 
+/// The default runtime root, below the home directory.
+pub const DEFAULT_ROOT: &str = ".local/share/slotd";
+
+/// The daemon's socket, below its runtime root.
+pub const SOCKET: &str = "run/slotd.sock";
+
 /// The version of Slurm whose command lines and output slotd imitates.
 pub const SLURM_VERSION: &str = "22.05.8";
 

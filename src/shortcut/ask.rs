@@ -3,8 +3,9 @@
 use crate::kernel::{CText, Fd, find, only_user, pid, shorten_slice};
 use crate::process::Process;
 use crate::text::{Text, is_same, number_at};
-use crate::{Attempt, SENT, SOCKET, checksum, record};
+use crate::{Attempt, LEFT_OPEN, SENT, checksum, record};
 use core::sync::atomic::Ordering;
+use slotd_model::{DEFAULT_ROOT, SOCKET};
 use slotd_protocol::VERSION;
 use slotd_protocol::frame::{HEADER, MAGIC};
 use slotd_protocol::request::NAMESPACES;
@@ -99,7 +100,7 @@ impl<'a> Asker<'a> {
 
     /// Leaves the connection to the program.
     pub(crate) fn leave(self) {
-        SOCKET.store(self.socket.leave_open(), Ordering::Relaxed);
+        LEFT_OPEN.store(self.socket.leave_open(), Ordering::Relaxed);
     }
 
     /// Writes the header and the JSON part of the request.
@@ -177,9 +178,9 @@ fn parse(answer: &[u8], json: usize, whole: usize) -> Option<(Answered, &[u8])> 
 fn write_socket_path(path: &mut Text<PATH>, process: &Process) -> Option<()> {
     match process.variable(b"SLOTD_ROOT=") {
         Some(root) => path.add(root),
-        None => path.add(process.variable(b"HOME=")?).add(b"/.local/share/slotd"),
+        None => path.add(process.variable(b"HOME=")?).add(b"/").add(DEFAULT_ROOT.as_bytes()),
     };
     (path.get()?.first() == Some(&b'/')).then_some(())?;
-    path.add(b"/run/slotd.sock\0");
+    path.add(b"/").add(SOCKET.as_bytes()).push(0);
     Some(())
 }

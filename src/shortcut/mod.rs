@@ -59,7 +59,7 @@ pub enum Attempt {
 
 static ATTEMPT: AtomicU8 = AtomicU8::new(0);
 
-static SOCKET: AtomicI32 = AtomicI32::new(-1);
+static LEFT_OPEN: AtomicI32 = AtomicI32::new(-1);
 
 /// The checksum of the script that was sent, or 0 if there was none.
 static SENT: AtomicU64 = AtomicU64::new(0);
@@ -83,7 +83,7 @@ pub fn attempt() -> Attempt {
 /// Returns the connection on which the answer arrives, if the daemon has not answered yet. The
 /// shortcut does not close it.
 pub fn socket() -> Option<i32> {
-    (attempt() == Attempt::Asked).then(|| SOCKET.load(Ordering::Relaxed))
+    (attempt() == Attempt::Asked).then(|| LEFT_OPEN.load(Ordering::Relaxed))
 }
 
 /// Returns whether the shortcut sent another script than this one, in which case the daemon may

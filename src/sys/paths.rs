@@ -1,7 +1,7 @@
 //! The layout of the runtime root.
 
 use crate::proc;
-use slotd_model::JobId;
+use slotd_model::{DEFAULT_ROOT, JobId, SOCKET};
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -22,7 +22,7 @@ impl Paths {
 
     /// Returns the default root, `~/.local/share/slotd`, or `None` without a home directory.
     pub fn default_root(home: Option<&Path>) -> Option<PathBuf> {
-        home.filter(|h| h.is_absolute()).map(|h| h.join(".local/share/slotd"))
+        home.filter(|h| h.is_absolute()).map(|h| h.join(DEFAULT_ROOT))
     }
 
     pub fn root(&self) -> &Path {
@@ -36,7 +36,7 @@ impl Paths {
 
     /// The daemon's socket.
     pub fn socket(&self) -> PathBuf {
-        self.root.join("run/slotd.sock")
+        self.root.join(SOCKET)
     }
 
     /// The lock of the one daemon of this root.

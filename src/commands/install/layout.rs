@@ -3,6 +3,7 @@
 use super::output::fail;
 use crate::args::error::CliError;
 use crate::commands::daemon::read_settings;
+use slotd_model::DEFAULT_ROOT;
 use slotd_parse::env_file::EnvFile;
 use slotd_sys::files::{self, MOST_SETTINGS};
 use slotd_sys::paths::Paths;
@@ -100,7 +101,7 @@ impl Layout {
             recorded(&link_dirs_file).into_iter().filter(|dir| dir.is_dir()).collect();
         let link_dirs = earlier_link_dirs.iter().cloned().chain(link_dir).collect();
         let env_file = config_dir.join("slotd.env");
-        let default_root = home.join(".local/share/slotd");
+        let default_root = home.join(DEFAULT_ROOT);
         let mut given_root = places
             .runtime_root
             .as_ref()

@@ -8,15 +8,12 @@ use slotd_model::source::WorkTree;
 use slotd_model::view::JobList;
 use slotd_protocol::answer::Answer;
 use slotd_protocol::request::{
-    MOST_PLAIN_ARGS, MOST_PLAIN_BYTES, MOST_PRINTED, NAMESPACES, PlainCommand, Program,
+    MOST_PLAIN_ARGS, MOST_PLAIN_BYTES, MOST_PRINTED, PlainCommand, Program,
 };
 use slotd_sys::{aside, clock, proc, work_tree};
 use std::ffi::OsString;
-use std::fs;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
-use std::sync::OnceLock;
 
 /// The most records that the daemon prints, steps included. Other clients wait meanwhile.
 const MOST_ROWS: usize = 32;
@@ -81,7 +78,7 @@ impl Session {
         let peer = self.socket.peer_cred().ok()?;
         let own = (nix::unistd::getuid().as_raw(), nix::unistd::getgid().as_raw());
         ((peer.uid(), peer.gid()) == own).then_some(())?;
-        (own_namespaces() == Some(ask.namespaces)).then_some(())?;
+        (self.hub.namespaces == Some(ask.namespaces)).then_some(())?;
         let client = match ask.program {
             Program::Sbatch => Some(self.peer_process().filter(|client| client.pid == ask.pid)?),
             Program::Squeue | Program::Sinfo | Program::Sacct | Program::Scontrol => None,
@@ -120,16 +117,6 @@ impl Session {
 fn steps(list: &JobList) -> usize {
     let brief = list.brief.iter().filter_map(|job| job.past.as_ref()).map(|past| past.steps.len());
     list.jobs.iter().map(|job| job.steps.len()).chain(brief).sum()
-}
-
-/// Returns the numbers of this process's namespaces. They never change.
-fn own_namespaces() -> Option<[u64; NAMESPACES.len()]> {
-    static OWN: OnceLock<Option<[u64; NAMESPACES.len()]>> = OnceLock::new();
-    *OWN.get_or_init(|| {
-        let ino = |path: &str| fs::metadata(path.trim_end_matches('\0')).ok().map(|it| it.ino());
-        let [files, host, users] = NAMESPACES.map(ino);
-        Some([files?, host?, users?])
-    })
 }
 
 /// Returns the work tree that a job runs in, as `sbatch` itself would find it. Returns `None` if the
