@@ -524,6 +524,12 @@ fn unknown_column_is_reported_and_the_others_are_printed() {
         &format!("{job:<3}PD\n"),
         error,
     );
+    // Slurm parses the columns first, wherever they are.
+    let errors = format!("{error}squeue: error: Invalid sort specification: bogus\n");
+    for line in ["squeue -O jobid:3,nosuch -S bogus", "squeue -S bogus -O jobid:3,nosuch"] {
+        let out = slotd.line(line).fails(1);
+        assert!(out.stderr.starts_with(&errors), "{line}: {}", out.stderr);
+    }
 }
 
 #[test]

@@ -173,17 +173,20 @@ pub fn run(argv: &[OsString]) -> Done {
         let ctx = ctx(&origin, node.now);
         return output::print(&show::reservation_table(&node, !args.noheader, &ctx));
     }
-    let (table, unknown) = Table::of(&args, &origin)?;
+    let mut unknown = Vec::new();
+    let table = Table::of(&args, &origin, &mut unknown);
     for error in unknown {
         output::print_error("sinfo", &error);
     }
+    let table = table?;
     output::repeat("sinfo", args.iterate, || once(&args, &table, &origin))
 }
 
 /// Returns the query of a plain command line.
 pub(super) fn plain(argv: &[OsString], origin: Origin) -> Option<PlainQuery> {
     let args = parse(argv, &origin).ok()?;
-    let (table, unknown) = Table::of(&args, &origin).ok()?;
+    let mut unknown = Vec::new();
+    let table = Table::of(&args, &origin, &mut unknown).ok()?;
     let is_other = args.reservation || args.helpformat || args.data.machine().is_some();
     let is_small = table.layout.as_ref().is_none_or(Layout::is_small);
     (unknown.is_empty() && !is_other && is_small && args.iterate.is_none()).then_some(())?;
@@ -203,10 +206,9 @@ struct Table {
 }
 
 impl Table {
-    /// Returns the table with the known columns, and the errors for the unknown ones, which Slurm
-    /// only reports.
-    fn of(args: &Sinfo, origin: &Origin) -> Result<(Self, Vec<CliError>), CliError> {
-        let mut errors = Vec::new();
+    /// Returns the table with the known columns. Adds the errors for the others to `unknown`: they
+    /// are only reported, and before an error, as in Slurm.
+    fn of(args: &Sinfo, origin: &Origin, unknown: &mut Vec<CliError>) -> Result<Self, CliError> {
         let view = View {
             node: args.node,
             long: args.view == SinfoFormat::Long,
@@ -215,15 +217,14 @@ impl Table {
         let (layout, one_line) = match &args.view {
             // Slurm prints no prefix before this error.
             SinfoFormat::Percent(text) => {
-                let (layout, unknown) =
-                    render::as_known(text).map_err(|bad| marked_format_error(Mark::Bare, bad))?;
-                errors =
-                    unknown.into_iter().map(|bad| marked_format_error(Mark::Bare, bad)).collect();
+                let bare = |bad| marked_format_error(Mark::Bare, bad);
+                let (layout, others) = render::as_known(text).map_err(bare)?;
+                unknown.extend(others.into_iter().map(bare));
                 (Some(layout), false)
             }
             SinfoFormat::Fields(text) => {
-                let (layout, unknown) = render::long(text);
-                errors = unknown.into_iter().map(format_error).collect();
+                let (layout, others) = render::long(text);
+                unknown.extend(others.into_iter().map(format_error));
                 (Some(layout), false)
             }
             SinfoFormat::Reasons => (None, false),
@@ -239,7 +240,7 @@ impl Table {
             .flat_map(|text| text.split(','))
             .filter(|key| !key.trim_start().starts_with('#'));
         let sort = Sort::parse(&keys.collect::<Vec<_>>().join(",")).map_err(format_error)?;
-        Ok((Table { layout, one_line, sort }, errors))
+        Ok(Table { layout, one_line, sort })
     }
 
     /// Whether a line with the date comes first. Slurm prints one above its own views with `-l`,

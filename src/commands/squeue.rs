@@ -231,17 +231,20 @@ pub fn run(argv: &[OsString]) -> Done {
     {
         return Err(CliError::error(1, format!("Invalid node name {name}")));
     }
-    let (table, unknown) = Table::of(&args, default_columns(&origin))?;
+    let mut unknown = Vec::new();
+    let table = Table::of(&args, default_columns(&origin), &mut unknown);
     for error in unknown {
         report!("squeue: error: {error}");
     }
+    let table = table?;
     output::repeat("squeue", args.iterate, || once(&args, &table, &origin))
 }
 
 /// Returns the query of a plain command line.
 pub(super) fn plain(argv: &[OsString], origin: Origin) -> Option<PlainQuery> {
     let args = parse(argv, &origin).ok()?;
-    let (table, unknown) = Table::of(&args, default_columns(&origin)).ok()?;
+    let mut unknown = Vec::new();
+    let table = Table::of(&args, default_columns(&origin), &mut unknown).ok()?;
     let is_long = args.iterate.is_some() || args.array || args.helpformat;
     let is_known = output::are_known_at_once(&args.user, &origin)
         && args.nodelist.iter().flatten().all(|name| output::is_node(name, &origin.host));
@@ -270,35 +273,41 @@ enum Table {
 }
 
 impl Table {
-    /// Returns the table with the known columns, and the unknown names and codes, which Slurm only
-    /// reports.
-    fn of(args: &Squeue, columns: Columns) -> Result<(Self, Vec<FormatError>), CliError> {
+    /// Returns the table with the known columns. Adds the unknown names and codes to `unknown`: as
+    /// in Slurm, they are only reported, and before an error.
+    fn of(
+        args: &Squeue,
+        columns: Columns,
+        unknown: &mut Vec<FormatError>,
+    ) -> Result<Self, CliError> {
         if let Some(machine) = args.data.machine() {
-            return Ok((Table::Machine(machine), Vec::new()));
+            return Ok(Table::Machine(machine));
         }
         if args.by_step {
-            let (layout, unknown) = match &args.columns {
+            let (layout, others) = match &args.columns {
                 Format::Default => (render::default_layout(), Vec::new()),
                 Format::Percent(text) => layout::Layout::codes_as_known(text),
                 Format::Fields(text) => layout::Layout::long_as_known(text),
             };
-            return Ok((Table::Steps(layout), unknown));
+            unknown.extend(others);
+            return Ok(Table::Steps(layout));
         }
         let view = match (args.start, args.long) {
             (true, _) => View::Start,
             (false, true) => View::Long,
             (false, false) => View::Default,
         };
-        let (layout, unknown) = match &args.columns {
+        let (layout, others) = match &args.columns {
             Format::Default => (view.layout(columns), Vec::new()),
             Format::Percent(text) => Layout::parse_as_known(text).map_err(format_error)?,
             Format::Fields(text) => Layout::long_as_known(text),
         };
+        unknown.extend(others);
         let sort = match &args.sort {
             Some(text) => Sort::parse(text).map_err(format_error)?,
             None => view.sort(),
         };
-        Ok((Table::Jobs { layout, sort }, unknown))
+        Ok(Table::Jobs { layout, sort })
     }
 
     /// Whether a line with the date comes first. Slurm prints one above its own tables with `-l`,
@@ -485,7 +494,9 @@ mod tests {
 
     fn asked(words: &[&str]) -> JobQuery {
         let squeue = read(words);
-        let Ok((table, _)) = Table::of(&squeue, Columns::Own) else { panic!("{words:?}") };
+        let Ok(table) = Table::of(&squeue, Columns::Own, &mut Vec::new()) else {
+            panic!("{words:?}")
+        };
         query(&squeue, &table, Timestamp::from_secs(1_000_000))
     }
 
@@ -587,7 +598,9 @@ mod tests {
             (&["-i", "1", "--json"], Columns::Own, false),
         ] {
             let squeue = read(words);
-            let Ok((table, _)) = Table::of(&squeue, columns) else { panic!("{words:?}") };
+            let Ok(table) = Table::of(&squeue, columns, &mut Vec::new()) else {
+                panic!("{words:?}")
+            };
             assert_eq!(table.is_dated(&squeue), dated, "{words:?} {columns:?}");
         }
     }
