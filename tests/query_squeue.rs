@@ -438,6 +438,12 @@ fn jobs_no_longer_in_memory_are_found_in_the_database() {
         assert_eq!(shown(&["-t", "all", "-j", &named]).lines().count(), count);
         assert_eq!(shown(&["-t", "all", "-j", &both]).lines().count(), count + 1);
     }
+    // As for an array in memory, Slurm looks up only the array.
+    let never = format!("{array}_9");
+    assert_eq!(shown(&["-j", &never]) + &shown(&["-t", "all", "-j", &never]), "");
+    for words in [&["-j", "99_9"][..], &["-t", "all", "-j", "99_9"]] {
+        assert!(slotd.cmd("squeue", words).fails(1).stderr.contains("Invalid job id specified"));
+    }
     let out = slotd.line(&format!("scontrol show job {job}")).ok();
     assert!(out.stdout.contains("JobState=COMPLETED"), "{}", out.stdout);
     let pending = slotd.wrap(&["-H"], "true");

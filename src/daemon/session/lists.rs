@@ -95,8 +95,7 @@ impl Session {
                 Err(e) => return Ok(refused(Refusal::Database(e.0))),
             }
             gone.retain(|id| live.binary_search(id).is_err());
-            let names_tasks = past.jobs.iter().any(|named| named.tasks.is_some());
-            if !query.wants_ended() && !names_tasks {
+            if !query.wants_ended() {
                 keep_proofs(&mut gone, &unknown);
             }
         }
@@ -106,6 +105,7 @@ impl Session {
         }
         ids.sort_unstable();
         let mut parts = ids.chunks(if query.brief { BRIEF_PART } else { PART });
+        let past = past.map(with_arrays);
         let mut reading = Reading { query, past, live, unknown };
         let first = parts.next().unwrap_or_default();
         let again = at_once && parts.len() == 0;
@@ -324,6 +324,13 @@ fn missing(query: &JobQuery, known: &[JobView]) -> Option<JobQuery> {
     let missing: Vec<JobRef> =
         query.jobs.iter().filter(|named| !is_there(named)).cloned().collect();
     (!missing.is_empty()).then(|| JobQuery::of(missing))
+}
+
+/// Returns the query that also selects the record with the ID of an array whose tasks are named: it
+/// shows that the array exists, even if it never had these tasks.
+fn with_arrays(past: Arc<JobQuery>) -> Arc<JobQuery> {
+    let jobs = past.jobs.iter().map(|named| JobRef::job(named.job)).collect();
+    Arc::new(JobQuery { jobs, ..JobQuery::clone(&past) })
 }
 
 /// Keeps only the ended jobs that show that the named ones exist, if nothing else is wanted of
