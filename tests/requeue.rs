@@ -287,3 +287,41 @@ fn a_job_cancelled_before_it_began_waits_for_its_dependency_again() {
     requeue(not_ok);
     slotd.wait_reason(not_ok, "DependencyNeverSatisfied");
 }
+
+#[test]
+fn a_special_exit_is_held_and_shown_until_it_is_released() {
+    let mut slotd = Slotd::start();
+    let job = slotd.wrap(&[], "echo run >> runs; exit 3");
+    slotd.wait_state(job, "FAILED");
+    let waits = slotd.wrap(&["-H"], "true");
+    slotd.expect(
+        &format!("scontrol requeuehold State=Unknown {job}"),
+        1,
+        "",
+        "Invalid job state specified: Unknown\n",
+    );
+    slotd.line(&format!("scontrol requeuehold State=SpecialExit {job}")).ok();
+    for is_restarted in [false, true] {
+        if is_restarted {
+            slotd.crash();
+        }
+        let listed = |states: &str| slotd.cmd("squeue", &["-h", "-t", states, "-o", "%i %t %T %r"]);
+        let line = format!("{job} SE SPECIAL_EXIT JobHeldUser\n");
+        assert_eq!(listed("SE").ok().stdout, line);
+        assert_eq!(listed("special_exit,R").ok().stdout, line);
+        assert_eq!(listed("PD").ok().lines().len(), 2, "its base state is PENDING");
+        assert_eq!(listed("RD,CA").ok().stdout, "");
+        let shown = slotd.line(&format!("scontrol show job {job}")).ok().stdout;
+        assert!(shown.contains("JobState=SPECIAL_EXIT Reason=JobHeldUser "), "{shown}");
+        let json = slotd.cmd("squeue", &["--json", "-t", "SE"]).ok().stdout;
+        assert!(json.contains("\"SPECIAL_EXIT\"") && !json.contains("\"PENDING\""), "{json}");
+    }
+    let state = slotd.cmd("sacct", &["-n", "-X", "-P", "-o", "state", "-j", &job.to_string()]).ok();
+    assert_eq!(state.text(), "PENDING");
+    let json = slotd.cmd("sacct", &["--json", "-j", &job.to_string()]).ok().stdout;
+    assert!(json.contains("\"PENDING\"") && !json.contains("SPECIAL_EXIT"), "{json}");
+    slotd.line(&format!("scontrol release {job},{waits}")).ok();
+    slotd.wait_state(job, "FAILED");
+    assert_eq!(slotd.read("runs"), "run\nrun\n");
+    assert_eq!(slotd.cmd("squeue", &["-h", "-t", "SE"]).ok().stdout, "");
+}

@@ -425,7 +425,8 @@ pub(super) fn query(args: &Sacct, users: &[String], host: &str) -> JobQuery {
         wckeys: args.wckeys.clone(),
         states: match slotd_parse::states::union(&args.state) {
             None | Some(StateFilter::All) => None,
-            Some(StateFilter::Some(states)) => Some(states),
+            // Accounting knows held jobs only as PENDING.
+            Some(StateFilter::Some(states, _)) => Some(states),
         },
         // If a window is given, it also selects jobs that were in the state at any time in it.
         states_then: args.starttime.is_some() || args.endtime.is_some(),

@@ -137,7 +137,9 @@ fn states(text: &str) -> Result<States, CliError> {
         matches!(state, JobState::Pending | JobState::Running | JobState::Suspended)
     };
     match slotd_parse::states::parse_list(text) {
-        Ok(StateFilter::Some(states)) if !states.is_empty() && states.iter().all(can_end) => {
+        Ok(StateFilter::Some(states, held_for))
+            if !states.is_empty() && held_for.is_empty() && states.iter().all(can_end) =>
+        {
             Ok(states)
         }
         _ => Err(CliError::new(

@@ -27,6 +27,7 @@ use clap::builder::{PossibleValue, StringValueParser, TypedValueParser};
 use command::{Command, Mode};
 use session::{OutputOpts, Session, bare};
 use show::Show;
+use slotd_model::job::Hold;
 use slotd_parse::error::shown;
 use slotd_parse::suggest;
 use slotd_protocol::request::{ControlAction, Request};
@@ -92,10 +93,10 @@ const VERBS: [Verb; 23] = [
         control::targets("release", words).map(Command::Release)
     }),
     Verb("requeue", 3, "Requeue running or ended jobs", |words, _| {
-        control::requeued("requeue", words).map(Command::Requeue)
+        control::requeued("requeue", words, None)
     }),
     Verb("requeuehold", 8, "Requeue jobs and hold them", |words, _| {
-        control::requeued("requeuehold", words).map(Command::RequeueHold)
+        control::requeued("requeuehold", words, Some(Hold::User))
     }),
     Verb("suspend", 2, "Suspend running jobs", |words, _| {
         control::targets("suspend", words).map(Command::Suspend)
@@ -330,8 +331,7 @@ impl Session<'_> {
             Command::Release(targets) => {
                 self.control(&self.jobs_of(targets)?, ControlAction::Release, control::SUSPEND_CALL)
             }
-            Command::Requeue(jobs) => self.control(jobs, ControlAction::Requeue, None),
-            Command::RequeueHold(jobs) => self.control(jobs, ControlAction::RequeueHold, None),
+            Command::Requeue(jobs, hold) => self.control(jobs, ControlAction::Requeue(*hold), None),
             Command::Suspend(targets) => {
                 self.control(&self.jobs_of(targets)?, ControlAction::Suspend, None)
             }

@@ -334,6 +334,11 @@ fn query(args: &Squeue, table: &Table, now: Timestamp) -> JobQuery {
             (needs(Need::Plan), needs(Need::Paths), layout.is_brief() && sort.is_brief())
         }
     };
+    let (states, held_for) = match args.states() {
+        None => (JobQuery::live().states, Vec::new()),
+        Some(StateFilter::All) => (None, Vec::new()),
+        Some(StateFilter::Some(states, held_for)) => (Some(states), held_for),
+    };
     let mut query = JobQuery {
         jobs: if args.jobs.is_empty() { &args.steps } else { &args.jobs }.clone(),
         users: args.user.clone(),
@@ -344,11 +349,8 @@ fn query(args: &Squeue, table: &Table, now: Timestamp) -> JobQuery {
         reservations: args.reservation.clone(),
         licenses: args.licenses.clone(),
         on_node: args.nodelist.iter().flatten().next().is_some(),
-        states: match args.states() {
-            None => JobQuery::live().states,
-            Some(StateFilter::All) => None,
-            Some(StateFilter::Some(states)) => Some(states),
-        },
+        states,
+        held_for,
         expected_starts: planned || args.start,
         without_paths: !paths,
         without_steps: matches!(table, Table::Jobs { .. }),

@@ -12,6 +12,7 @@ use crate::commands::scontrol::{self, Scontrol};
 use crate::commands::sinfo::{self, Sinfo, SinfoFormat};
 use crate::commands::squeue::{self, Format, Squeue};
 use crate::commands::{refused, sattach, sdiag, seff, sprio, sstat, trial_refused};
+use slotd_model::job::Hold;
 use slotd_model::request::{GpuRequest, KeptText};
 use slotd_model::update::Update;
 use slotd_model::{JobId, JobRef, JobState, Refusal, Timestamp};
@@ -152,7 +153,7 @@ fn squeue_all_and_states() {
     assert_eq!(squeue(&["--all"]).states(), Some(StateFilter::All));
     assert_eq!(
         squeue(&["-a", "-t", "R"]).states(),
-        Some(StateFilter::Some(vec![JobState::Running]))
+        Some(StateFilter::Some(vec![JobState::Running], Vec::new()))
     );
     assert_eq!(
         squeue(&["--states=PD|R".replace('|', ",").as_str()])
@@ -197,7 +198,7 @@ fn squeue_formats() {
     let env = [("SQUEUE_FORMAT", "%i:%t"), ("SQUEUE_STATES", "R")];
     let got = squeue_or(&env, &["-h"]).expect("good");
     assert_eq!(got.columns, Format::Percent("%i:%t".into()));
-    assert_eq!(got.states(), Some(StateFilter::Some(vec![JobState::Running])));
+    assert_eq!(got.states(), Some(StateFilter::Some(vec![JobState::Running], Vec::new())));
     assert_eq!(squeue_or(&env, &["-l"]).expect("good").columns, Format::Default);
     assert_eq!(
         squeue_or(&env, &["-O", "state"]).expect("good").columns,
@@ -636,9 +637,16 @@ fn scontrol_controls_jobs_with_and_without_the_word_job() {
         command(&["hold", "jobname=pending"]),
         Command::Hold(vec![Target::Name("pending".into())])
     );
-    assert_eq!(command(&["requeue", "1,2", "3"]), Command::Requeue(vec![job(1), job(2), job(3)]));
-    assert_eq!(command(&["requeue", "Incomplete", "190"]), Command::Requeue(vec![job(190)]));
-    assert_eq!(command(&["requeuehold", "190"]), Command::RequeueHold(vec![job(190)]));
+    for (words, jobs, hold) in [
+        (&["requeue", "1,2", "3"][..], &[1, 2, 3][..], None),
+        (&["requeue", "Incomplete", "190"], &[190], None),
+        (&["requeuehold", "190"], &[190], Some(Hold::User)),
+        (&["requeuehold", "State=SpecialExit", "190"], &[190], Some(Hold::SpecialExit)),
+        (&["requeue", "state=specialexit", "190"], &[190], Some(Hold::SpecialExit)),
+    ] {
+        let jobs = jobs.iter().copied().map(job).collect();
+        assert_eq!(command(words), Command::Requeue(jobs, hold), "{words:?}");
+    }
     assert_eq!(command(&["top", "190"]), Command::Top(vec![job(190)]));
     assert_eq!(command(&["ping"]), Command::Ping);
     assert_eq!(command(&["version"]), Command::Version);

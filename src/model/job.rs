@@ -4,7 +4,8 @@ use crate::array::TaskSet;
 use crate::request::JobKind;
 use crate::run::RunState;
 use crate::{
-    BootId, ClockBase, JobId, JobRequest, JobState, Step, StepId, Timestamp, Tres, is_default,
+    BootId, ClockBase, JobId, JobRequest, JobState, Reason, Step, StepId, Timestamp, Tres,
+    is_default,
 };
 use serde::{Deserialize, Serialize};
 use std::sync::{Arc, LazyLock};
@@ -36,6 +37,21 @@ pub enum Hold {
     Admin,
     /// Its reservation has ended.
     Reservation,
+    /// It was requeued as a special exit (`scontrol requeuehold State=SpecialExit`).
+    SpecialExit,
+}
+
+impl Hold {
+    /// Returns the reason of a pending job with this hold, if it is held.
+    pub const fn reason(self) -> Option<Reason> {
+        match self {
+            Hold::No => None,
+            Hold::User => Some(Reason::JobHeldUser),
+            Hold::Admin => Some(Reason::JobHeldAdmin),
+            Hold::Reservation => Some(Reason::ReservationDeleted),
+            Hold::SpecialExit => Some(Reason::SpecialExit),
+        }
+    }
 }
 
 /// A process, identified uniquely across PID reuse and reboots.

@@ -75,6 +75,9 @@ pub struct JobQuery {
     /// changed in the meantime. The reason of a pending job may still date from its own part.
     #[serde(skip_serializing_if = "is_default")]
     pub one_moment: bool,
+    /// Also select pending jobs that are held for these reasons, whatever `states` selects.
+    #[serde(skip_serializing_if = "is_default")]
+    pub held_for: Vec<Reason>,
     /// Include earlier runs of requeued jobs.
     #[serde(skip_serializing_if = "is_default")]
     pub duplicates: bool,
@@ -125,6 +128,7 @@ impl JobQuery {
     /// everything.
     pub fn match_nothing(&mut self) {
         self.states = Some(Vec::new());
+        self.held_for.clear();
     }
 
     /// Returns whether the query includes ended jobs.
@@ -204,7 +208,13 @@ impl JobQuery {
             if self.states_then { self.was_in_state(job, *state) } else { job.run.state == *state }
         };
         self.overlaps(job.submit, job.last_instant())
-            && self.states.as_ref().is_none_or(|states| states.iter().any(is_in))
+            && (self.states.as_ref().is_none_or(|states| states.iter().any(is_in))
+                || self.is_held_for(job))
+    }
+
+    fn is_held_for(&self, job: &Job) -> bool {
+        job.run.state == JobState::Pending
+            && job.hold.reason().is_some_and(|reason| self.held_for.contains(&reason))
     }
 
     /// sacct's rule (man page, `--state`): whether the job was in this state at some time in the

@@ -72,6 +72,8 @@ reasons! {
         "It would run into a reservation of the whole node that it does not name.";
     ReservationDeleted => "ReservationDeleted",
         "Its reservation ended before it started. `scontrol release` lets it start.";
+    SpecialExit => "SpecialExit",
+        "It was requeued and held after a special exit. `scontrol release` lets it start.";
     NonZeroExitCode => "NonZeroExitCode", "It ended with an exit code other than 0.";
     RaisedSignal => "RaisedSignal", "A signal ended it.";
     TimeLimit => "TimeLimit", "It reached its time limit.";
@@ -115,7 +117,18 @@ impl Reason {
             Reason::ClientLost => "InactiveLimit",
             Reason::Exclusive => Reason::Resources.name(),
             Reason::Requeued | Reason::Preempted => Reason::None.name(),
+            Reason::SpecialExit => Reason::JobHeldUser.name(),
             other => other.name(),
+        }
+    }
+
+    /// Returns the state, by name and code, that Slurm shows instead of PENDING for a job that is
+    /// held for this reason.
+    pub const fn held_state(self) -> Option<(&'static str, &'static str)> {
+        match self {
+            Reason::ReservationDeleted => Some(("RESV_DEL_HOLD", "RD")),
+            Reason::SpecialExit => Some(("SPECIAL_EXIT", "SE")),
+            _ => None,
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::error::{SpecError, shown};
 use crate::suggest;
-use slotd_model::JobState;
+use slotd_model::{JobState, Reason};
 use std::fmt;
 
 /// The states that a query selects.
@@ -10,24 +10,30 @@ use std::fmt;
 pub enum StateFilter {
     /// Every state, because the list contains `all`.
     All,
-    /// Only these states. Empty if the list names only states that jobs of slotd never have.
-    Some(Vec<JobState>),
+    /// Only these states, and pending jobs that are held for these reasons. Empty if the list names
+    /// only states that jobs of slotd never have.
+    Some(Vec<JobState>, Vec<Reason>),
 }
 
 /// Combines several lists. Returns `None` if there is no list.
 pub fn union(filters: &[StateFilter]) -> Option<StateFilter> {
-    let mut states: Vec<JobState> = Vec::new();
+    let (mut states, mut reasons) = (Vec::new(), Vec::new());
     for filter in filters {
         match filter {
             StateFilter::All => return Some(StateFilter::All),
-            StateFilter::Some(more) => more.iter().for_each(|state| {
-                if !states.contains(state) {
-                    states.push(*state);
-                }
-            }),
+            StateFilter::Some(more, held_for) => {
+                more.iter().for_each(|state| add(&mut states, *state));
+                held_for.iter().for_each(|reason| add(&mut reasons, *reason));
+            }
         }
     }
-    (!filters.is_empty()).then_some(StateFilter::Some(states))
+    (!filters.is_empty()).then_some(StateFilter::Some(states, reasons))
+}
+
+fn add<T: PartialEq>(list: &mut Vec<T>, item: T) {
+    if !list.contains(&item) {
+        list.push(item);
+    }
 }
 
 /// Formats `all` or a comma-separated list of long names, which [`parse_list`] reads back.
@@ -35,9 +41,12 @@ impl fmt::Display for StateFilter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             StateFilter::All => f.write_str("all"),
-            StateFilter::Some(states) => {
-                for (i, state) in states.iter().enumerate() {
-                    write!(f, "{}{state}", if i > 0 { "," } else { "" })?;
+            StateFilter::Some(states, reasons) => {
+                let held = reasons.iter().filter_map(|reason| reason.held_state());
+                let names =
+                    states.iter().map(|state| state.name()).chain(held.map(|(name, _)| name));
+                for (i, name) in names.enumerate() {
+                    write!(f, "{}{name}", if i > 0 { "," } else { "" })?;
                 }
                 Ok(())
             }
@@ -52,13 +61,11 @@ const ABSENT: &[(&str, &str)] = &[
     ("DEADLINE", "DL"),
     ("CONFIGURING", "CF"),
     ("RESIZING", "RS"),
-    ("RESV_DEL_HOLD", "RD"),
     ("REQUEUED", "RQ"),
     ("REQUEUE_FED", "RF"),
     ("REQUEUE_HOLD", "RH"),
     ("REVOKED", "RV"),
     ("SIGNALING", "SI"),
-    ("SPECIAL_EXIT", "SE"),
     ("STAGE_OUT", "SO"),
     ("STOPPED", "ST"),
     ("LAUNCH_FAILED", "LF"),
@@ -81,7 +88,7 @@ const VALID_NAMES: &str = "PENDING,RUNNING,SUSPENDED,COMPLETED,CANCELLED,FAILED,
 /// Fails with the two lines of squeue: `Invalid job state specified: bogus` and the list of valid
 /// states.
 pub fn parse_list(text: &str) -> Result<StateFilter, SpecError> {
-    let mut states = Vec::new();
+    let (mut states, mut reasons) = (Vec::new(), Vec::new());
     let (mut all, mut named) = (false, false);
     for word in text.split(',').map(str::trim).filter(|word| !word.is_empty()) {
         named = true;
@@ -91,9 +98,13 @@ pub fn parse_list(text: &str) -> Result<StateFilter, SpecError> {
         } else if let Some(state) =
             JobState::ALL.into_iter().find(|state| is(state.name()) || is(state.code()))
         {
-            if !states.contains(&state) {
-                states.push(state);
-            }
+            add(&mut states, state);
+        } else if let Some(reason) = Reason::ALL
+            .iter()
+            .copied()
+            .find(|reason| reason.held_state().is_some_and(|(name, code)| is(name) || is(code)))
+        {
+            add(&mut reasons, reason);
         } else if !ABSENT.iter().any(|(name, code)| is(name) || is(code)) {
             return Err(unknown(word));
         }
@@ -101,7 +112,7 @@ pub fn parse_list(text: &str) -> Result<StateFilter, SpecError> {
     match (named, all) {
         (false, _) => Err(unknown(text)),
         (_, true) => Ok(StateFilter::All),
-        (_, false) => Ok(StateFilter::Some(states)),
+        (_, false) => Ok(StateFilter::Some(states, reasons)),
     }
 }
 
@@ -122,19 +133,21 @@ mod tests {
     #[test]
     fn names_and_codes_parse_in_any_case() {
         use JobState::{Ended, Pending, Running};
-        assert_eq!(parse_list("pd,running"), Ok(StateFilter::Some(vec![Pending, Running])));
+        assert_eq!(
+            parse_list("pd,running"),
+            Ok(StateFilter::Some(vec![Pending, Running], Vec::new()))
+        );
         assert_eq!(
             parse_list("CD,F,CA"),
-            Ok(StateFilter::Some(vec![
-                Ended(End::Completed),
-                Ended(End::Failed),
-                Ended(End::Cancelled)
-            ]))
+            Ok(StateFilter::Some(
+                vec![Ended(End::Completed), Ended(End::Failed), Ended(End::Cancelled)],
+                Vec::new()
+            ))
         );
-        assert_eq!(parse_list("R,r,RUNNING,"), Ok(StateFilter::Some(vec![Running])));
+        assert_eq!(parse_list("R,r,RUNNING,"), Ok(StateFilter::Some(vec![Running], Vec::new())));
         assert_eq!(
             parse_list("out_of_memory"),
-            Ok(StateFilter::Some(vec![Ended(End::OutOfMemory)]))
+            Ok(StateFilter::Some(vec![Ended(End::OutOfMemory)], Vec::new()))
         );
         assert_eq!(parse_list("All"), Ok(StateFilter::All));
         assert_eq!(parse_list("R,all"), Ok(StateFilter::All));
@@ -150,9 +163,9 @@ mod tests {
     #[test]
     fn absent_states_match_nothing() {
         for text in ["BOOT_FAIL", "rv", "REVOKED,DL", "BF"] {
-            assert_eq!(parse_list(text), Ok(StateFilter::Some(Vec::new())), "{text}");
+            assert_eq!(parse_list(text), Ok(StateFilter::Some(Vec::new(), Vec::new())), "{text}");
         }
-        assert_eq!(parse_list("RV,R"), Ok(StateFilter::Some(vec![JobState::Running])));
+        assert_eq!(parse_list("RV,R"), Ok(StateFilter::Some(vec![JobState::Running], Vec::new())));
         assert!(VALID_NAMES.split(',').all(|name| parse_list(name).is_ok()));
     }
 
@@ -167,8 +180,11 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_printed_filter_reads_back(states in prop::sample::subsequence(JobState::ALL.to_vec(), 1..=9)) {
-            let filter = StateFilter::Some(states);
+        fn a_printed_filter_reads_back(
+            states in prop::sample::subsequence(JobState::ALL.to_vec(), 1..=9),
+            reasons in prop::sample::subsequence(vec![Reason::ReservationDeleted, Reason::SpecialExit], 0..=2),
+        ) {
+            let filter = StateFilter::Some(states, reasons);
             prop_assert_eq!(parse_list(&filter.to_string()), Ok(filter));
             prop_assert_eq!(parse_list(&StateFilter::All.to_string()), Ok(StateFilter::All));
         }

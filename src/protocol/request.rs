@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 use slotd_model::cron::Recurrence;
-use slotd_model::job::{Client, ClientProcess};
+use slotd_model::job::{Client, ClientProcess, Hold};
 use slotd_model::node::NodeOrder;
 use slotd_model::query::JobQuery;
 use slotd_model::reservation::ReservationOrder;
@@ -211,9 +211,7 @@ impl Request {
                 | ControlAction::Release
                 | ControlAction::Top
                 | ControlAction::Update(_) => ("REQUEST_UPDATE_JOB", 3001),
-                ControlAction::Requeue | ControlAction::RequeueHold => {
-                    ("REQUEST_JOB_REQUEUE", 5023)
-                }
+                ControlAction::Requeue(_) => ("REQUEST_JOB_REQUEUE", 5023),
                 ControlAction::Suspend | ControlAction::Resume => ("REQUEST_SUSPEND", 5014),
                 ControlAction::Notify(_) => ("REQUEST_JOB_NOTIFY", 4022),
             },
@@ -378,8 +376,8 @@ pub struct CrontabJob {
 pub enum ControlAction {
     Hold,
     Release,
-    Requeue,
-    RequeueHold,
+    /// With this hold, if any.
+    Requeue(Option<Hold>),
     Suspend,
     Resume,
     /// `scontrol top`.

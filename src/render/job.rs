@@ -73,7 +73,10 @@ pub fn is_held(job: &JobView) -> bool {
     job.run.state == JobState::Pending
         && matches!(
             job.run.reason,
-            Reason::JobHeldUser | Reason::JobHeldAdmin | Reason::ReservationDeleted
+            Reason::JobHeldUser
+                | Reason::JobHeldAdmin
+                | Reason::ReservationDeleted
+                | Reason::SpecialExit
         )
 }
 
@@ -90,7 +93,12 @@ pub fn reason(job: &JobView) -> &str {
 
 /// Returns the abbreviated name of the state.
 pub(crate) fn state_code(job: &JobView) -> &'static str {
-    if is_left_over(job) { "RD" } else { job.run.state.code() }
+    held_state(job).map_or(job.run.state.code(), |(_, code)| code)
+}
+
+/// Returns the state of a held job, by name and code, if Slurm does not show it as PENDING.
+fn held_state(job: &JobView) -> Option<(&'static str, &'static str)> {
+    job.run.reason.held_state().filter(|_| job.run.state == JobState::Pending)
 }
 
 /// Returns whether `%R` shows the reason rather than the node.
@@ -101,19 +109,21 @@ pub(crate) fn shows_reason(state: JobState) -> bool {
 /// Returns `CANCELLED by 1001` if the canceller is known, otherwise the name of the state.
 pub(crate) fn state_with_who(job: &JobView) -> String {
     match (job.run.state, job.run.cancelled_by) {
-        _ if job.requeued => state_name(job).to_owned(),
-        (JobState::Ended(End::Cancelled), Some(uid)) => format!("CANCELLED by {uid}"),
-        (state, _) => state.name().to_owned(),
+        (JobState::Ended(End::Cancelled), Some(uid)) if !job.requeued => {
+            format!("CANCELLED by {uid}")
+        }
+        _ => accounted_state(job).to_owned(),
     }
+}
+
+/// Returns the name of the state in accounting, where Slurm records a held job as PENDING.
+pub(crate) fn accounted_state(job: &JobView) -> &'static str {
+    if job.requeued { "REQUEUED" } else { job.run.state.name() }
 }
 
 /// Returns the name of the state.
 pub fn state_name(job: &JobView) -> &'static str {
-    match job {
-        _ if job.requeued => "REQUEUED",
-        _ if is_left_over(job) => "RESV_DEL_HOLD",
-        _ => job.run.state.name(),
-    }
+    held_state(job).map_or(accounted_state(job), |(name, _)| name)
 }
 
 /// Returns the resources that the job has or had; `None` if it never started.

@@ -210,13 +210,13 @@ impl Core {
     }
 
     /// Requeues jobs (scontrol requeue and requeuehold): a batch job that is running or has ended
-    /// is PENDING again, under the same ID. Slurm delays it for two minutes; here it may start at
-    /// once. A job that was cancelled before it began waits for its dependency again: `ended` is what
-    /// the store knows of the jobs that it names.
+    /// is PENDING again, under the same ID. A `hold` replaces its own. Slurm delays it for two
+    /// minutes; here it may start at once. A job that was cancelled before it began waits for its
+    /// dependency again: `ended` is what the store knows of the jobs that it names.
     pub fn requeue(
         &mut self,
         sel: &JobRef,
-        and_hold: bool,
+        hold: Option<Hold>,
         ended: &[EndedJob],
         cx: &mut Cx,
     ) -> Result<Vec<JobId>, Refusal> {
@@ -234,7 +234,7 @@ impl Core {
             if job.request.no_requeue || job.request.kind == JobKind::Allocation {
                 continue;
             }
-            let hold = if and_hold { Hold::User } else { job.hold };
+            let (is_held, hold) = (hold.is_some(), hold.unwrap_or(job.hold));
             match job.run.state {
                 JobState::Pending => {
                     refused = Refusal::Pending;
@@ -251,7 +251,7 @@ impl Core {
                     });
                     self.records.save(id, cx);
                 }
-                JobState::Completing if and_hold && is_being_requeued(job) => {
+                JobState::Completing if is_held && is_being_requeued(job) => {
                     self.records.edit(id, |job| job.hold = hold);
                     self.records.save(id, cx);
                 }

@@ -491,7 +491,7 @@ fn command(d: &mut Double, event: Event) {
                 |job: &Job| job.run.state == JobState::Running || job.run.state.is_terminal();
             if let Some(job) = choose(d, which, may_run_again) {
                 let sel = JobRef::job(job.id);
-                let _ = d.act(|core, cx| core.requeue(&sel, false, &[], cx));
+                let _ = d.act(|core, cx| core.requeue(&sel, None, &[], cx));
             }
         }
         Event::Suspend { which } => {
@@ -594,6 +594,7 @@ fn check_reasons(d: &Double) {
                 choice.reservation.is_some_and(|own| own.is_none_or(|own| !own.is_open(d.now)))
             }),
             Reason::ReservationDeleted => job.hold == Hold::Reservation,
+            Reason::SpecialExit => job.hold == Hold::SpecialExit,
             Reason::ReqNodeNotAvail => {
                 !host.drained.is_empty()
                     && !choices(job)

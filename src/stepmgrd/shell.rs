@@ -178,7 +178,7 @@ impl Shell {
         if is_left && counts.ended() > self.ended_before && std::mem::take(&mut self.may_requeue) {
             self.progress.note("the job is out of time: requeueing it for the remaining steps");
             let jobs = vec![JobRef::job(self.identity.job)];
-            self.link.send(&Request::Control { jobs, action: ControlAction::Requeue });
+            self.link.send(&Request::Control { jobs, action: ControlAction::Requeue(None) });
         }
     }
 

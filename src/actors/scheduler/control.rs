@@ -27,8 +27,7 @@ impl Handler<ControlJobs> for SchedulerActor {
             let result = match &m.action {
                 ControlAction::Hold => self.core.hold(job, Hold::User, &mut cx),
                 ControlAction::Release => self.core.release(job, &mut cx),
-                ControlAction::Requeue => self.core.requeue(job, false, &m.ended, &mut cx),
-                ControlAction::RequeueHold => self.core.requeue(job, true, &m.ended, &mut cx),
+                ControlAction::Requeue(hold) => self.core.requeue(job, *hold, &m.ended, &mut cx),
                 ControlAction::Suspend => self.core.suspend(job, &mut cx),
                 ControlAction::Resume => self.core.resume(job, &mut cx),
                 ControlAction::Notify(text) => self.notify_job(job, text),

@@ -638,7 +638,7 @@ async fn unstored_cancel_of_a_requeued_job_is_reported_as_unstored() {
     let mut lab = Lab::of(Audience::default(), Box::new(|_| Idler.start().recipient()));
     let requeue = |job| {
         let (jobs, action) =
-            (vec![JobRef::job(job)], slotd_protocol::request::ControlAction::Requeue);
+            (vec![JobRef::job(job)], slotd_protocol::request::ControlAction::Requeue(None));
         ControlJobs { jobs, action, ended: Vec::new(), recalled: Vec::new() }
     };
     for id in [1, 2].map(JobId) {

@@ -2,6 +2,7 @@
 
 use super::show::Show;
 use slotd_model::JobRef;
+use slotd_model::job::Hold;
 use slotd_model::node::NodeOrder;
 use slotd_model::reservation::ReservationOrder;
 use slotd_model::update::Update;
@@ -33,8 +34,8 @@ pub enum Command {
     /// A hold that the job's owner may release.
     UserHold(Vec<Target>),
     Release(Vec<Target>),
-    Requeue(Vec<JobRef>),
-    RequeueHold(Vec<JobRef>),
+    /// With this hold, if any.
+    Requeue(Vec<JobRef>, Option<Hold>),
     Suspend(Vec<Target>),
     Resume(Vec<Target>),
     /// `update JobId=…`. Never empty.

@@ -7,6 +7,7 @@ use crate::client::connection::Connection;
 use crate::commands::output;
 use crate::commands::running::configuration;
 use crate::commands::{Done, ask_job_list, ask_outcomes, known_names, paths, pids, unexpected};
+use slotd_model::job::Hold;
 use slotd_model::query::JobQuery;
 use slotd_model::update::Update;
 use slotd_model::view::JobView;
@@ -92,16 +93,24 @@ pub(super) fn targets(keyword: &str, words: &[String]) -> Result<Vec<Target>, Cl
         .collect()
 }
 
-/// Parses the jobs of `requeue Incomplete 12` and `requeuehold State=SpecialExit 12`. The options
-/// have no effect here.
-pub(super) fn requeued(keyword: &str, words: &[String]) -> Result<Vec<JobRef>, CliError> {
-    let is_option = |word: &String| {
-        word.eq_ignore_ascii_case("incomplete") || word.to_ascii_lowercase().starts_with("state=")
+/// Parses the words after `requeue` and `requeuehold`, which hold the jobs like `hold`:
+/// `Incomplete 12`, which is the same as `12`, and `State=SpecialExit 12`.
+pub(super) fn requeued(
+    keyword: &str,
+    words: &[String],
+    hold: Option<Hold>,
+) -> Result<Command, CliError> {
+    let is = |word: &str, name: &str| word.eq_ignore_ascii_case(name);
+    let Some((first, rest)) = words.split_first() else { return Err(too_few(keyword)) };
+    let (words, hold) = match first.split_once('=') {
+        Some((key, state)) if is(key, "state") => match state {
+            state if is(state, "SpecialExit") => (rest, Some(Hold::SpecialExit)),
+            other => return Err(bare(format!("Invalid job state specified: {}", shown(other)))),
+        },
+        _ if is(first, "incomplete") => (rest, hold),
+        _ => (words, hold),
     };
-    match words.split_first() {
-        Some((first, rest)) if is_option(first) => jobs(keyword, rest),
-        _ => jobs(keyword, words),
-    }
+    Ok(Command::Requeue(jobs(keyword, words)?, hold))
 }
 
 /// Returns the command of a verb that takes no words.

@@ -31,7 +31,7 @@ pub fn carry_out(paths: &Paths, what: JobAction, jobs: Vec<JobRef>) -> String {
         JobAction::Hold => ("held", control(jobs, ControlAction::Hold)),
         JobAction::Release => ("released", control(jobs, ControlAction::Release)),
         JobAction::Top => ("moved to the top", control(jobs, ControlAction::Top)),
-        JobAction::Requeue => ("requeued", control(jobs, ControlAction::Requeue)),
+        JobAction::Requeue => ("requeued", control(jobs, ControlAction::Requeue(None))),
         JobAction::Retry => return retry(&jobs),
     };
     match Connection::open(paths).and_then(|mut conn| conn.ask(&request, &[])) {

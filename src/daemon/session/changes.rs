@@ -13,7 +13,7 @@ use slotd_sched::dependency_targets;
 impl Session {
     pub(super) async fn control(&self, jobs: Vec<JobRef>, action: ControlAction) -> Replied {
         let _in_use = self.hub.past_in_use.read().await;
-        if matches!(action, ControlAction::Requeue | ControlAction::RequeueHold) {
+        if matches!(action, ControlAction::Requeue(_)) {
             return self.requeue(jobs, action).await;
         }
         let script = script_of(&action);
@@ -62,7 +62,7 @@ impl Session {
             ControlAction::Update(updates) => {
                 self.facts_of(dependency_targets(updates.iter().filter_map(dependency_of))).await?
             }
-            ControlAction::Requeue | ControlAction::RequeueHold => {
+            ControlAction::Requeue(_) => {
                 let past = match self.past(jobs.clone()).await? {
                     Ok(past) => past,
                     Err(why) => return Ok(Err(why)),

@@ -39,7 +39,7 @@ fn job(j: &JobView, ctx: &Ctx) -> Value {
         "comment": { "administrator": null }, "wckey": { "flags": [] }, "reservation": { "id": 0 },
         "mcs": { "label": "" },
         "het": { "job_id": 0, "job_offset": null }, "flags": flags, "array": array(j, ctx),
-        "state": { "current": facts::state_name(j), "reason": j.run.reason.slurm_name() },
+        "state": { "current": facts::accounted_state(j), "reason": j.run.reason.slurm_name() },
         "exit_code": exit_code(facts::recorded_exit(j), j.run.state),
         "derived_exit_code": exit_code(j.run.derived_exit, j.run.state),
         "kill_request_user": j.run.cancelled_by.map(|uid| uid.to_string()),

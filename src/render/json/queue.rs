@@ -122,7 +122,7 @@ fn life<'a>(j: &'a JobView, ctx: &'a Ctx) -> Members<'a> {
     let flags: Value =
         flags.into_iter().filter_map(|(is_set, name)| is_set.then_some(name)).collect();
     members! {
-        "job_state": j.run.state.name(), "state_reason": j.run.reason.slurm_name(), "state_description": "", "flags": flags,
+        "job_state": facts::state_name(j), "state_reason": j.run.reason.slurm_name(), "state_description": "", "flags": flags,
         "submit_time": epoch(Some(j.submit)), "eligible_time": epoch(facts::eligible(j)),
         "accrue_time": epoch(j.run.eligible), "start_time": epoch(facts::start_or_expected(j)),
         "end_time": epoch(facts::end_or_expected(j, ctx)), "suspend_time": epoch(j.run.suspended_at),

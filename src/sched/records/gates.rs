@@ -1,19 +1,8 @@
 //! The conditions that keep a pending job from running anywhere: one predicate for each.
 
 use super::{ArrayGroup, Record, Records};
-use slotd_model::job::Hold;
 use slotd_model::{Job, Reason, Timestamp};
 use std::iter::once_with;
-
-/// Checks for a hold by the user or an administrator.
-fn held(job: &Job) -> Option<Reason> {
-    match job.hold {
-        Hold::No => None,
-        Hold::User => Some(Reason::JobHeldUser),
-        Hold::Admin => Some(Reason::JobHeldAdmin),
-        Hold::Reservation => Some(Reason::ReservationDeleted),
-    }
-}
 
 /// Checks whether the begin time is still in the future. Compares it with the clock every time,
 /// since the clock may have been set back.
@@ -36,7 +25,7 @@ impl Records {
     ) -> impl Iterator<Item = Reason> {
         let job = &record.job;
         let group = || self.array_of(job);
-        once_with(|| held(job))
+        once_with(|| job.hold.reason())
             .chain(once_with(move || self.dependency_blocker(job, record.waits.as_deref(), now)))
             .chain(once_with(move || too_early(job, now)))
             .chain(once_with(move || array_full(group())))

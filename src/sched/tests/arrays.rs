@@ -157,7 +157,7 @@ fn a_requeued_array_starts_its_tasks_in_order_again() {
     };
     let wanted = ["1_0", "1_1", "1_2", "1_3", "1_4", "1_5"];
     assert_eq!(run_all(&mut d), wanted);
-    d.act(|core, cx| core.requeue(&JobRef::job(array), false, &[], cx)).unwrap();
+    d.act(|core, cx| core.requeue(&JobRef::job(array), None, &[], cx)).unwrap();
     assert_eq!(run_all(&mut d), wanted);
 }
 
@@ -179,7 +179,7 @@ fn single_tasks_of_a_cancelled_pending_array_can_be_requeued() {
     d.act(|core, cx| core.cancel(&JobRef::job(array), 1000, cx)).unwrap();
     for tasks in [vec![2], vec![0, 3]] {
         let named = JobRef { tasks: Some(TaskSet::from_sorted(&tasks)), ..JobRef::job(array) };
-        d.act(|core, cx| core.requeue(&named, false, &[], cx)).unwrap();
+        d.act(|core, cx| core.requeue(&named, None, &[], cx)).unwrap();
         d.plan();
         let started = d.started();
         let wanted: Vec<String> = tasks.iter().map(|task| format!("{array}_{task}")).collect();

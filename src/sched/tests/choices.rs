@@ -44,7 +44,7 @@ fn a_job_starts_in_the_first_partition_that_lets_it() {
     d.exit(short, 0);
     assert_eq!((d.state(job), partition_of(&d, job)), (JobState::Running, "right"));
     // Its original time limit is kept for the second run, and its partition is open again.
-    d.act(|core, cx| core.requeue(&JobRef::job(job), false, &[], cx)).unwrap();
+    d.act(|core, cx| core.requeue(&JobRef::job(job), None, &[], cx)).unwrap();
     d.end(job, EndCause::Stopped, ExitCode::OK);
     let hold = d.submit(ask_in("right").cpus(2).priority(9));
     d.plan();

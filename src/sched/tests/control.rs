@@ -33,7 +33,7 @@ fn a_hold_of_a_running_or_suspended_job_takes_effect_when_it_is_requeued() {
         d.act(|core, cx| core.hold(&JobRef::job(id), Hold::User, cx)).unwrap();
         assert_eq!((d.state(id), d.stops()), (state, Vec::new()));
         assert_eq!(d.core.view(id, d.now).unwrap().priority, 0);
-        d.act(|core, cx| core.requeue(&JobRef::job(id), false, &[], cx)).unwrap();
+        d.act(|core, cx| core.requeue(&JobRef::job(id), None, &[], cx)).unwrap();
         d.end(id, EndCause::Stopped, ExitCode::signal(15));
         d.plan();
         assert_eq!((d.state(id), d.reason(id)), (JobState::Pending, Reason::JobHeldUser));
@@ -89,22 +89,22 @@ fn requeue_returns_a_running_or_ended_job_under_its_id() {
     let id = d.submit(ask());
     let requeue =
         |d: &mut Double, hold| d.act(|core, cx| core.requeue(&JobRef::job(id), hold, &[], cx));
-    assert_eq!(requeue(&mut d, false), Err(Refusal::Pending));
+    assert_eq!(requeue(&mut d, None), Err(Refusal::Pending));
     d.plan();
-    requeue(&mut d, false).unwrap();
+    requeue(&mut d, None).unwrap();
     assert_eq!(d.stops(), [(id, StopCause::Requeue)]);
     d.end(id, EndCause::Stopped, ExitCode::signal(15));
     assert_eq!((d.state(id), d.core.job(id).unwrap().run.restarts), (JobState::Pending, 1));
     d.plan();
     d.exit(id, 0);
-    requeue(&mut d, true).unwrap();
+    requeue(&mut d, Some(Hold::User)).unwrap();
     d.plan();
     assert_eq!((d.state(id), d.reason(id)), (JobState::Pending, Reason::JobHeldUser));
     assert_eq!(d.core.job(id).unwrap().run.restarts, 2);
-    assert_eq!(requeue(&mut d, false).unwrap_err().to_string(), "Job is pending execution");
+    assert_eq!(requeue(&mut d, None).unwrap_err().to_string(), "Job is pending execution");
     let fixed = d.submit(ask().with(|r| r.no_requeue = true));
     d.plan();
-    let refused = d.act(|core, cx| core.requeue(&JobRef::job(fixed), false, &[], cx));
+    let refused = d.act(|core, cx| core.requeue(&JobRef::job(fixed), None, &[], cx));
     assert_eq!(refused.unwrap_err().to_string(), "Requested operation is presently disabled");
 }
 
@@ -119,7 +119,7 @@ fn a_requeued_job_leaves_a_record_of_its_run() {
     else {
         panic!()
     };
-    d.act(|core, cx| core.requeue(&JobRef::job(id), false, &[], cx)).unwrap();
+    d.act(|core, cx| core.requeue(&JobRef::job(id), None, &[], cx)).unwrap();
     end_step(&mut d, key, ExitCode::signal(15));
     d.end(id, EndCause::Stopped, ExitCode::status(3));
     let (of, run) = d.store.runs.pop().unwrap();
@@ -146,7 +146,7 @@ fn a_requeued_job_leaves_a_record_of_its_run() {
 
     d.plan();
     d.exit(id, 0);
-    d.act(|core, cx| core.requeue(&JobRef::job(id), false, &[], cx)).unwrap();
+    d.act(|core, cx| core.requeue(&JobRef::job(id), None, &[], cx)).unwrap();
     let run = d.store.runs.pop().unwrap().1;
     assert_eq!(
         (run.run.restarts, run.requeued, run.run.state),
@@ -177,7 +177,7 @@ fn a_job_cancelled_while_being_requeued_does_not_return() {
     let mut d = Double::new(1, 1000, 0);
     let id = d.submit(ask());
     d.plan();
-    d.act(|core, cx| core.requeue(&JobRef::job(id), false, &[], cx)).unwrap();
+    d.act(|core, cx| core.requeue(&JobRef::job(id), None, &[], cx)).unwrap();
     d.cancel(&JobRef::job(id)).unwrap();
     d.end(id, EndCause::Stopped, ExitCode::signal(15));
     assert_eq!(d.state(id), JobState::Ended(End::Cancelled));

@@ -200,7 +200,7 @@ fn a_new_crontab_ends_the_entries_of_the_old_one() {
     d.exit(running, 0);
     assert_eq!(d.state(running), JobState::Ended(End::Completed));
     // Requeued by hand, it runs once more, but does not recur.
-    d.act(|core, cx| core.requeue(&JobRef::job(running), false, &[], cx)).expect("it has ended");
+    d.act(|core, cx| core.requeue(&JobRef::job(running), None, &[], cx)).expect("it has ended");
     d.plan();
     d.end(running, EndCause::NeverLaunched, ExitCode::OK);
     assert_eq!(d.state(running), JobState::Pending);
@@ -267,8 +267,8 @@ fn scontrol_cannot_change_an_entry() {
         assert_eq!(d.act(|core, cx| core.update(&named, &limit, &[], cx)), refused);
         assert_eq!(d.act(|core, cx| core.top(&named, cx)), refused);
         // It would wait for its next time, and the current run would be lost.
-        for and_hold in [false, true] {
-            assert_eq!(d.act(|core, cx| core.requeue(&named, and_hold, &[], cx)), refused);
+        for hold in [None, Some(Hold::User)] {
+            assert_eq!(d.act(|core, cx| core.requeue(&named, hold, &[], cx)), refused);
         }
         d.wait(60);
     }
@@ -399,7 +399,7 @@ proptest! {
                 Happens::Restart => restart(&mut d),
                 Happens::Requeue(which) => {
                     let named = JobRef::job(jobs[which]);
-                    if d.act(|core, cx| core.requeue(&named, false, &[], cx)).is_ok() {
+                    if d.act(|core, cx| core.requeue(&named, None, &[], cx)).is_ok() {
                         cancelled.retain(|job| *job != jobs[which]);
                     }
                 }

@@ -315,7 +315,7 @@ fn two_queued_singletons_never_block_each_other_and_run_one_after_the_other() {
 #[test]
 fn a_job_cancelled_before_it_began_waits_for_its_dependency_when_requeued() {
     let requeue = |d: &mut Double, id, ended: &[EndedJob]| {
-        d.act(|core, cx| core.requeue(&JobRef::job(id), false, ended, cx)).unwrap();
+        d.act(|core, cx| core.requeue(&JobRef::job(id), None, ended, cx)).unwrap();
         d.plan();
     };
     let mut d = Double::with(|config| config.min_job_age_secs = 1);
@@ -354,7 +354,7 @@ fn a_requeued_singleton_goes_before_a_started_array_of_its_name() {
     d.plan();
     d.exit(first, 0);
     let [task] = d.started()[1..] else { panic!("{:?}", d.started()) };
-    d.act(|core, cx| core.requeue(&JobRef::job(first), false, &[], cx)).unwrap();
+    d.act(|core, cx| core.requeue(&JobRef::job(first), None, &[], cx)).unwrap();
     d.plan();
     for waiting in [first, array] {
         assert_eq!((d.state(waiting), d.reason(waiting)), (JobState::Pending, Reason::Dependency));

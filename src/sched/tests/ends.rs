@@ -257,7 +257,7 @@ fn a_job_cancelled_in_the_grace_period_of_its_limit_does_not_return() {
 fn a_requeue_in_the_grace_period_of_the_limit_returns_the_job_unless_cancelled() {
     let mut d = Double::new(1, 1000, 0);
     let id = d.submit(ask().limit(60));
-    let requeue = |d: &mut Double| d.act(|core, cx| core.requeue(&JobRef::job(id), false, &[], cx));
+    let requeue = |d: &mut Double| d.act(|core, cx| core.requeue(&JobRef::job(id), None, &[], cx));
     d.plan();
     d.act(|core, cx| core.limit_reached(id, cx));
     assert_eq!(requeue(&mut d), Ok(vec![id]));
@@ -282,13 +282,14 @@ fn a_requeue_in_the_grace_period_of_the_limit_returns_the_job_unless_cancelled()
 #[test]
 fn a_job_being_requeued_can_be_held_and_released() {
     let by_hold = |core: &mut Core, id, cx: &mut Cx| core.hold(&JobRef::job(id), Hold::User, cx);
-    let by_requeue =
-        |core: &mut Core, id, cx: &mut Cx| core.requeue(&JobRef::job(id), true, &[], cx);
+    let by_requeue = |core: &mut Core, id, cx: &mut Cx| {
+        core.requeue(&JobRef::job(id), Some(Hold::User), &[], cx)
+    };
     for hold in [by_hold as fn(&mut Core, _, &mut Cx) -> _, by_requeue] {
         let mut d = Double::new(1, 1000, 0);
         let id = d.submit(ask());
         d.plan();
-        d.act(|core, cx| core.requeue(&JobRef::job(id), false, &[], cx)).unwrap();
+        d.act(|core, cx| core.requeue(&JobRef::job(id), None, &[], cx)).unwrap();
         d.stops();
         assert_eq!(d.act(|core, cx| hold(core, id, cx)), Ok(vec![id]));
         assert_eq!(d.stops(), Vec::new(), "it is already being stopped");
@@ -306,7 +307,7 @@ fn a_job_being_requeued_can_be_cancelled_and_killed() {
     let mut d = Double::new(2, 1000, 0);
     let [requeued, late] = [(); 2].map(|()| d.submit(ask().with(|r| r.requeue = true)));
     d.plan();
-    d.act(|core, cx| core.requeue(&JobRef::job(requeued), false, &[], cx)).unwrap();
+    d.act(|core, cx| core.requeue(&JobRef::job(requeued), None, &[], cx)).unwrap();
     d.act(|core, cx| core.limit_reached(late, cx));
     assert_eq!(d.stops(), [(requeued, StopCause::Requeue)]);
     for id in [requeued, late] {
@@ -332,7 +333,7 @@ fn a_job_being_requeued_can_be_killed_at_once() {
     let mut d = Double::new(1, 1000, 0);
     let id = d.submit(ask());
     d.plan();
-    d.act(|core, cx| core.requeue(&JobRef::job(id), false, &[], cx)).unwrap();
+    d.act(|core, cx| core.requeue(&JobRef::job(id), None, &[], cx)).unwrap();
     d.act(|core, cx| core.signal(&JobRef::job(id), SignalTarget::Steps, 9, 1001, cx)).unwrap();
     assert_eq!(d.stops(), [(id, StopCause::Requeue), (id, StopCause::Killed { by: 1001 })]);
     d.end(id, EndCause::Stopped, ExitCode::signal(9));

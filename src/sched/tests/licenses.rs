@@ -167,7 +167,7 @@ fn a_suspended_job_keeps_its_licenses_and_a_requeued_one_does_not() {
     d.act(|core, cx| core.suspend(&JobRef::job(id), cx)).unwrap();
     assert_eq!(used(&d), 2);
     d.act(|core, cx| core.resume(&JobRef::job(id), cx)).unwrap();
-    d.act(|core, cx| core.requeue(&JobRef::job(id), false, &[], cx)).unwrap();
+    d.act(|core, cx| core.requeue(&JobRef::job(id), None, &[], cx)).unwrap();
     assert_eq!((d.state(id), used(&d)), (JobState::Completing, 2), "it still has processes");
     d.end(id, EndCause::Stopped, ExitCode::signal(15));
     assert_eq!((d.state(id), used(&d)), (JobState::Pending, 0));

@@ -111,7 +111,7 @@ fn a_task_requeued_after_its_end_is_counted_once() {
     let tasks = d.started();
     d.exit(tasks[0], 1);
     let again = JobRef { job: array, tasks: Some(TaskSet::one(0)), step: None };
-    d.act(|core, cx| core.requeue(&again, false, &[], cx)).unwrap();
+    d.act(|core, cx| core.requeue(&again, None, &[], cx)).unwrap();
     d.plan();
     d.exit(tasks[0], 0);
     d.exit(tasks[1], 0);

@@ -240,7 +240,7 @@ fn a_users_requeue_ends_the_consequences_of_a_preemption() {
     let victim = started(&mut d, &[to("low").cpus(4)])[0];
     started(&mut d, &[to("high").cpus(2)]);
     let requeue = |d: &mut Double, id| {
-        d.act(|core, cx| core.requeue(&JobRef::job(id), false, &[], cx)).unwrap();
+        d.act(|core, cx| core.requeue(&JobRef::job(id), None, &[], cx)).unwrap();
     };
     requeue(&mut d, victim);
     die(&mut d, victim);

@@ -334,7 +334,7 @@ fn a_lowered_limit_takes_nothing_away() {
     d.plan();
     assert_eq!(d.reason(third), Reason::QosMaxCpuPerUserLimit, "it keeps its CPUs");
     d.act(|core, cx| core.resume(&JobRef::job(second), cx)).unwrap();
-    d.act(|core, cx| core.requeue(&JobRef::job(second), false, &[], cx)).unwrap();
+    d.act(|core, cx| core.requeue(&JobRef::job(second), None, &[], cx)).unwrap();
     d.plan();
     assert_eq!(d.reason(third), Reason::QosMaxCpuPerUserLimit, "it still has processes");
     d.end(second, EndCause::Stopped, ExitCode::signal(15));

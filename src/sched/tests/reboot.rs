@@ -151,7 +151,7 @@ fn jobs_being_stopped_at_a_reboot_end_as_intended() {
     d.plan();
     d.cancel(&JobRef::job(ids[0])).unwrap();
     d.act(|core, cx| core.limit_reached(ids[1], cx));
-    d.act(|core, cx| core.requeue(&JobRef::job(ids[2]), false, &[], cx)).unwrap();
+    d.act(|core, cx| core.requeue(&JobRef::job(ids[2]), None, &[], cx)).unwrap();
     let mut core = rebooted(&d);
     let mut cx = Cx::at(d.now);
     for id in core.records().ran_before(None) {

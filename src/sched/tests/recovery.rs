@@ -139,7 +139,7 @@ fn unfinished_stops_are_known_after_a_restart() {
     let ids: Vec<JobId> = (0..4).map(|_| d.submit(ask())).collect();
     d.plan();
     d.cancel(&JobRef::job(ids[0])).unwrap();
-    d.act(|core, cx| core.requeue(&JobRef::job(ids[1]), false, &[], cx)).unwrap();
+    d.act(|core, cx| core.requeue(&JobRef::job(ids[1]), None, &[], cx)).unwrap();
     d.act(|core, cx| core.client_lost(ids[2], cx));
     let jobs: Vec<Job> = d.store.jobs.values().cloned().collect();
     let core = Core::recover(d.core.config().clone(), jobs, Vec::new(), d.core.next_id(), d.now);

@@ -224,7 +224,7 @@ fn the_reservation_that_ended_a_run_stays_with_that_run() {
     let ended_by = |d: &Double| d.core.job(job).unwrap().run.ended_reservation.clone();
     assert_eq!(d.state(job), JobState::Ended(End::Timeout));
     assert_eq!(ended_by(&d).as_deref(), Some("half"));
-    d.act(|core, cx| core.requeue(&JobRef::job(job), false, &[], cx)).unwrap();
+    d.act(|core, cx| core.requeue(&JobRef::job(job), None, &[], cx)).unwrap();
     assert_eq!((d.state(job), ended_by(&d)), (JobState::Pending, None));
 }
 

@@ -263,7 +263,7 @@ fn reason_in_words(reason: Reason) -> &'static str {
         Reason::Exclusive => "an empty host",
         Reason::Dependency => "another job",
         Reason::BeginTime => "its begin time",
-        Reason::JobHeldUser => "held by you",
+        Reason::JobHeldUser | Reason::SpecialExit => "held by you",
         Reason::JobHeldAdmin => "held by slotd",
         Reason::JobArrayTaskLimit => "tasks of its array",
         Reason::Licenses => "a license",

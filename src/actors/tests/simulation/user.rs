@@ -126,7 +126,7 @@ impl Play {
 
     pub(super) fn control(&self, id: JobId, action: ControlAction) {
         self.world.borrow().log(|| format!("{action:?} {id}"));
-        let is_requeue = matches!(action, ControlAction::Requeue);
+        let is_requeue = matches!(action, ControlAction::Requeue(_));
         let ended = self.world.borrow().disk.stored.ended();
         let recalled = self
             .world
@@ -164,7 +164,7 @@ impl Play {
             55..70 => self.cancel(id),
             70..75 => self.control(id, ControlAction::Hold),
             75..82 => self.control(id, ControlAction::Release),
-            82..87 => self.control(id, ControlAction::Requeue),
+            82..87 => self.control(id, ControlAction::Requeue(None)),
             87..90 => self.control(id, ControlAction::Suspend),
             90..94 => self.control(id, ControlAction::Resume),
             94 => {

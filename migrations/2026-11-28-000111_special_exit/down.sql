@@ -1,0 +1,2 @@
+-- The tables did not change.
+SELECT 1;
