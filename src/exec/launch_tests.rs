@@ -781,7 +781,7 @@ async fn prepared(lab: &Lab, spec: &LaunchSpec) -> StepHandle {
 }
 
 #[tokio::test]
-async fn a_prepared_step_starts_when_it_is_told_to() {
+async fn a_prepared_step_starts_at_the_command_to_begin() {
     let lab = lab();
     let spec = lab.batch("echo ran >>count");
     let mut handle = prepared(&lab, &spec).await;
@@ -793,7 +793,7 @@ async fn a_prepared_step_starts_when_it_is_told_to() {
     assert_eq!(end_of(&mut handle).await.exit, ExitCode::OK);
     assert_eq!(fs::read_to_string(lab.path("count")).unwrap(), "ran\n");
     assert_eq!(job_dirs_of(&lab), ["7"]);
-    // The same watcher takes the next launch. What is sent with the command to begin counts.
+    // The same watcher takes the next launch. It gets this reason with the command to begin.
     let spec = LaunchSpec { run: 1, ..spec };
     let mut handle = lab.launcher.prepare(&spec).unwrap();
     handle.begin(&LaunchSpec { broken: Some("no cgroup".to_owned()), ..spec });
@@ -804,7 +804,7 @@ async fn a_prepared_step_starts_when_it_is_told_to() {
 
 /// The daemon dies, or the job is cancelled before its start is durable.
 #[tokio::test]
-async fn a_prepared_step_never_starts_if_nobody_tells_it_to() {
+async fn a_prepared_step_never_starts_without_the_command_to_begin() {
     let lab = lab();
     let spec = lab.batch("echo ran >>count");
     drop(prepared(&lab, &spec).await);

@@ -49,7 +49,7 @@ impl Drop for PreparedDir {
         if let (Some(jobs_dir), Some(name)) = (path.parent(), path.file_name())
             && let Ok(dir) = Dir::open(jobs_dir)
         {
-            // What is left of it does no harm.
+            // A leftover directory does no harm.
             let _ = dir.remove_tree(Path::new(name));
         }
     }

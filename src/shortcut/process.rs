@@ -75,16 +75,17 @@ impl Process {
         self.words.split(|byte| *byte == 0).take(self.args).skip(1)
     }
 
-    /// Returns the words that may name a file and are no value of a short option, each with its
-    /// number and its final zero byte.
+    /// Returns the words that may name a script and are no value of a short option, each with its
+    /// number and its final zero byte. There are none with `--wrap`.
     pub(crate) fn names(&self) -> impl Iterator<Item = (usize, &'static [u8])> {
+        let has_script = !self.arguments().any(|word| after(word, b"--wrap").is_some());
         let mut is_value = false;
         let words = self.words.split_inclusive(|byte| *byte == 0).take(self.args);
         words.enumerate().skip(1).filter(move |(_, word)| {
             let is_option = word.first() == Some(&b'-');
             let is_short = matches!(word, [b'-', letter, 0] if *letter != b'-');
             let was_value = core::mem::replace(&mut is_value, is_short);
-            !is_option && !was_value
+            has_script && !is_option && !was_value
         })
     }
 
@@ -196,6 +197,7 @@ mod tests {
         assert_eq!(names(&["sbatch", "-n2", "job.sh", "a"]), [job(2), (3, "a\0".to_owned())]);
         assert_eq!(names(&["sbatch", "-", "--", "job.sh"]), [job(3)]);
         assert_eq!(names(&["sbatch", "-H", "job.sh"]), []);
+        assert_eq!(names(&["sbatch", "--wrap", "job.sh"]), []);
         assert_eq!(names(&["sbatch"]), []);
     }
 

@@ -107,7 +107,8 @@ impl SchedulerActor {
             Change::Insert { job, texts: Texts::New(texts) }
                 if starts.contains(&job.id) && is_small(texts) =>
             {
-                Some(self.launch_of(self.in_flight.launch_of(job.id)?.clone(), texts.clone()))
+                let job = self.in_flight.launch_of(job.id)?.clone();
+                Some(self.launch_of(Box::new(job), texts.clone()))
             }
             _ => None,
         };

@@ -212,10 +212,10 @@ impl<A> InFlight<A> {
     }
 
     /// Returns the waiting launch of a batch or run job.
-    pub fn launch_of(&self, id: JobId) -> Option<&Box<Job>> {
+    pub fn launch_of(&self, id: JobId) -> Option<&Job> {
         let effects = self.commits.iter().rev().flat_map(|commit| &commit.effects);
         effects.into_iter().find_map(|effect| match effect {
-            Effect::Launch(job) if job.id == id => Some(job),
+            Effect::Launch(job) if job.id == id => Some(&**job),
             _ => None,
         })
     }

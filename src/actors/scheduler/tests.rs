@@ -79,7 +79,7 @@ impl Handler<Notify> for Hook {
     }
 }
 
-/// What happens to a runner.
+/// An event of a runner.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Ran {
     Prepared(JobId),
