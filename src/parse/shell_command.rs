@@ -5,7 +5,7 @@ pub const SHELLS: [&str; 9] =
     ["sh", "bash", "dash", "zsh", "ksh", "ksh93", "mksh", "ash", "busybox"];
 
 /// Shells with other languages. Their commands look the same.
-pub const OTHER_SHELLS: [&str; 3] = ["fish", "csh", "tcsh"];
+pub(crate) const OTHER_SHELLS: [&str; 3] = ["fish", "csh", "tcsh"];
 
 /// The place where a shell reads its commands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
