@@ -96,8 +96,11 @@ impl SchedulerActor {
     /// Returns the launches of the jobs that these commits both submit and start, so that they are
     /// prepared while the disk writes. The texts of other jobs are in the database.
     pub(super) fn launches_of_new_jobs(&self, commits: &[Commit]) -> Vec<LaunchJob> {
-        // It may take long until the disk writes again, and the submissions may be withdrawn.
-        if self.trouble.is_some() {
+        // Without a CPU that no job uses, the preparation would only delay the commit.
+        let resources = self.core.resources();
+        let has_idle_cpu = resources.allocated().cpus < resources.host().tres().cpus;
+        // In trouble it may take long until the disk writes, and the submissions may be withdrawn.
+        if self.trouble.is_some() || !has_idle_cpu {
             return Vec::new();
         }
         let starts: HashSet<JobId> =

@@ -438,6 +438,19 @@ async fn job_cancelled_before_its_start_is_durable_never_starts() {
 }
 
 #[actix_rt::test]
+async fn no_launch_is_prepared_without_an_idle_cpu() {
+    let mut lab = Lab::new();
+    let answer = lab.submit(|request| {
+        request.hold = false;
+        request.cpus_per_task = Some(2);
+    });
+    lab.acknowledge().await;
+    lab.acknowledge().await;
+    let job = answer.await.expect("an answer").expect("a job");
+    assert_eq!(lab.runners.recv().await, Some(Ran::Launched(job)));
+}
+
+#[actix_rt::test]
 async fn only_the_launch_of_a_new_job_is_prepared_and_only_a_durable_start_is_launched() {
     let mut lab = Lab::new();
     let waiting = lab.submit(|_| {});
