@@ -665,3 +665,33 @@ fn option_x_shows_the_job_of_a_named_step_and_steps_show_their_gpus() {
     ];
     assert_eq!(out.lines(), want);
 }
+
+/// Long answers have parts. Jobs that have never run come from memory, others from the database.
+#[test]
+fn a_long_list_has_waiting_and_ended_jobs() {
+    let slotd = Slotd::start();
+    let many = "for n in $(seq 1100); do echo '{\"wrap\": \"true\"}'; done | slotd submit -H >ids";
+    slotd.sh(many).ok();
+    // The first part ends before 600.
+    slotd.sh("scancel 600 1090; scontrol release 700; scontrol update JobId=1000 Name=named").ok();
+    slotd.wait_state(700, "COMPLETED");
+    slotd.sh("scontrol requeuehold 700").ok();
+    slotd.wait_state(700, "PENDING");
+    let lines = |args: &str| -> Vec<String> {
+        let format = "sacct -n -P -X -o jobid,jobname,state";
+        let out = slotd.sh(&format!("{format} {args}")).ok();
+        out.lines().iter().map(|line| (*line).to_owned()).collect()
+    };
+    let all = lines("");
+    let ids: Vec<u32> =
+        all.iter().map(|line| line.split('|').next().unwrap().parse().unwrap()).collect();
+    assert_eq!(ids, (1..=1100).collect::<Vec<u32>>());
+    assert_eq!(all[599], format!("600|wrap|CANCELLED by {}", nix::unistd::getuid()));
+    assert_eq!(all[999], "1000|named|PENDING");
+    assert_eq!(all[699], "700|wrap|PENDING");
+    assert_eq!(lines("-s CA").len(), 2);
+    assert_eq!(lines("-s PD").len(), 1098);
+    assert_eq!(lines("--name named"), ["1000|named|PENDING"]);
+    // Earlier runs are only in the database.
+    assert_eq!(lines("-D").iter().filter(|line| line.starts_with("700|")).count(), 2);
+}

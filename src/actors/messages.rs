@@ -173,6 +173,15 @@ pub struct QueryDiagnostics {
     pub reset: bool,
 }
 
+/// Get brief accounting records of those of these jobs that have never run, if they match the query,
+/// and the IDs of the others. Memory has all of a job that has never run.
+#[derive(Message)]
+#[rtype(result = "(Vec<BriefJob>, Vec<JobId>)")]
+pub struct FindNeverRun {
+    pub query: Arc<JobQuery>,
+    pub ids: Vec<JobId>,
+}
+
 /// Replace database records of unfinished jobs with the records in memory, which are more recent.
 #[derive(Message)]
 #[rtype(result = "Vec<JobView>")]

@@ -3,15 +3,16 @@
 use super::SchedulerActor;
 use crate::actors::launch_plan::fill_paths;
 use crate::actors::messages::{
-    FindJobs, FoundJobs, QueryJobs, QueryUsage, RefreshLive, RunnerCommand, Since,
+    FindJobs, FindNeverRun, FoundJobs, QueryJobs, QueryUsage, RefreshLive, RunnerCommand, Since,
 };
 use actix::prelude::*;
 use slotd_exec::launch_spec::StepUsage;
+use slotd_model::brief::BriefJob;
 use slotd_model::job::Hold;
 use slotd_model::query::JobQuery;
 use slotd_model::tres::Usage;
 use slotd_model::view::{JobList, JobView};
-use slotd_model::{JobId, JobRef, JobState, Step, StepId, StepKey};
+use slotd_model::{Job, JobId, JobRef, JobState, Step, StepId, StepKey};
 use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio::time::timeout;
@@ -99,6 +100,30 @@ impl Handler<QueryJobs> for SchedulerActor {
             }
             JobList { jobs, changed, ..JobList::at(now) }
         })
+    }
+}
+
+impl Handler<FindNeverRun> for SchedulerActor {
+    type Result = MessageResult<FindNeverRun>;
+
+    fn handle(
+        &mut self,
+        FindNeverRun { query, ids }: FindNeverRun,
+        _: &mut Self::Context,
+    ) -> Self::Result {
+        let now = self.now();
+        let (mut found, mut others) = (Vec::new(), Vec::new());
+        for id in ids {
+            let is_new = |job: &&Job| job.run.state == JobState::Pending && job.run.restarts == 0;
+            match self.core.job(id).filter(is_new) {
+                Some(job) if query.matches(job) => {
+                    found.extend(self.core.view_without_steps(id, now).map(BriefJob::of_past));
+                }
+                Some(_) => {}
+                None => others.push(id),
+            }
+        }
+        MessageResult((found, others))
     }
 }
 
