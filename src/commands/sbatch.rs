@@ -414,6 +414,10 @@ pub fn run(argv: &[OsString]) -> Done {
     let parsed = parse(argv, &origin, &read);
     let sent_another = is_wanted.get()
         && slotd_shortcut::sent_another(script.borrow().as_deref().unwrap_or_default());
+    // The daemon may accept the script that was sent, whatever this one says.
+    if sent_another && let Some(text) = late_answer(&mut attempt)? {
+        return print_submitted(&text);
+    }
     // The script may name another cluster, which has options that are unknown here. It may also
     // name all clusters.
     let may_be_elsewhere = parsed.as_ref().map_or(true, |sbatch| sbatch.job.clusters.is_some());
@@ -423,19 +427,31 @@ pub fn run(argv: &[OsString]) -> Done {
     {
         return done;
     }
-    // The daemon will also refuse an invalid command line, unless its script differs.
-    if attempt == Attempt::Asked && (parsed.is_ok() || sent_another) {
-        let text;
-        (attempt, text) = end_attempt(&paths()?)?;
-        if attempt == Attempt::Submitted {
-            return print_submitted(&text);
-        }
+    // The daemon will also refuse an invalid command line.
+    if parsed.is_ok()
+        && let Some(text) = late_answer(&mut attempt)?
+    {
+        return print_submitted(&text);
     }
     let sbatch = parsed?;
     if sbatch.job.common.verbose > 0 {
         print_defined("sbatch", &sbatch.defined);
     }
     submit(sbatch, &origin, attempt)
+}
+
+/// Waits for the daemon's answer to the shortcut, if it has not come yet. Returns the text to print if
+/// the job was submitted.
+///
+/// # Errors
+/// See [`end_attempt`].
+fn late_answer(attempt: &mut Attempt) -> Result<Option<Vec<u8>>, CliError> {
+    if *attempt != Attempt::Asked {
+        return Ok(None);
+    }
+    let text;
+    (*attempt, text) = end_attempt(&paths()?)?;
+    Ok((*attempt == Attempt::Submitted).then_some(text))
 }
 
 /// Prints the daemon's answer to the shortcut. The job exists, even if this fails.

@@ -485,20 +485,22 @@ fn a_submission_with_a_late_answer_is_sent_once() {
     assert!(out.stderr.contains("the daemon stopped before it answered"), "{}", out.stderr);
 }
 
-/// The script may have been removed or changed since.
+/// The script may have been removed or changed since. Now it may even name another cluster.
 #[test]
 fn a_late_answer_to_a_sent_script_is_waited_for() {
-    let daemon = Daemon::start();
-    let script = daemon.slotd.work().join("job.sh");
-    write(&script, "#!/bin/sh\ntrue\n");
-    let sbatch = daemon.sbatch(&["job.sh"]);
-    let mut asked = daemon.next().of_the_shortcut();
-    assert!(asked.raw.ends_with(b"#!/bin/sh\ntrue\n"));
-    fs::remove_file(&script).unwrap();
-    nix::unistd::mkfifo(&script, nix::sys::stat::Mode::S_IRWXU).unwrap();
-    write(&script, "no script\n");
-    asked.answer(json!("Printed"), b"Submitted batch job 7\n");
-    assert_eq!(sbatch.end().ok().stdout, "Submitted batch job 7\n");
+    for now in ["no script\n", "#!/bin/sh\n#SBATCH -M nowhere\ntrue\n"] {
+        let daemon = Daemon::start();
+        let script = daemon.slotd.work().join("job.sh");
+        write(&script, "#!/bin/sh\ntrue\n");
+        let sbatch = daemon.sbatch(&["job.sh"]);
+        let mut asked = daemon.next().of_the_shortcut();
+        assert!(asked.raw.ends_with(b"#!/bin/sh\ntrue\n"));
+        fs::remove_file(&script).unwrap();
+        nix::unistd::mkfifo(&script, nix::sys::stat::Mode::S_IRWXU).unwrap();
+        write(&script, now);
+        asked.answer(json!("Printed"), b"Submitted batch job 7\n");
+        assert_eq!(sbatch.end().ok().stdout, "Submitted batch job 7\n", "{now}");
+    }
 }
 
 #[test]
