@@ -122,6 +122,8 @@ pub struct SchedulerActor {
     unsent: Vec<Commit>,
     round_queued: bool,
     is_round_quick: bool,
+    /// A waiting launch was cancelled since the last round.
+    has_called_off: bool,
     runners: HashMap<JobId, Recipient<RunnerCommand>>,
     watchers: HashMap<JobId, Watch>,
     /// New allocations that no round has considered yet, and whose clients wait.
@@ -163,6 +165,7 @@ impl SchedulerActor {
             unsent: Vec::new(),
             round_queued: false,
             is_round_quick: true,
+            has_called_off: false,
             runners: HashMap::new(),
             watchers: HashMap::new(),
             newcomers: Vec::new(),
@@ -240,6 +243,7 @@ impl SchedulerActor {
         for effect in sorted.at_once {
             self.carry_out(effect);
         }
+        self.has_called_off |= !sorted.called_off.is_empty();
         for launch in sorted.called_off {
             self.end_unlaunched(launch);
         }
@@ -331,6 +335,10 @@ impl Handler<Round> for SchedulerActor {
         self.is_round_quick = worked <= QUICK_ROUND;
         self.commit_then(cx.out, None);
         self.send_commits();
+        if std::mem::take(&mut self.has_called_off) {
+            // A preempted job whose launch was still waiting has made room already.
+            self.ask_round(ctx);
+        }
         self.notify_newcomers();
         if self.core.take_gpu_request() {
             self.outputs.gpus.do_send(ReadGpus);

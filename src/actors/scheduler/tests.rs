@@ -10,12 +10,15 @@ use slotd_model::change::Change;
 use slotd_model::job::Client;
 use slotd_model::notice::{Audience, Event, Events};
 use slotd_model::partition::Host;
+use slotd_model::preempt::PreemptMode;
+use slotd_model::qos::Qos;
 use slotd_model::query::JobQuery;
 use slotd_model::request::JobKind;
 use slotd_model::{JobRef, Refusal, StoreFault, TaskSet};
 use slotd_protocol::answer::Answer;
 use slotd_protocol::request::ControlAction;
 use slotd_sched::Submission;
+use std::cell::Cell;
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 
@@ -117,6 +120,11 @@ impl Handler<RunnerCommand> for Reporter {
 
 const NOON: Timestamp = Timestamp::from_secs(1_795_176_000);
 
+thread_local! {
+    /// The time of a test and its actors.
+    static CLOCK: Cell<Timestamp> = const { Cell::new(NOON) };
+}
+
 fn partitions() -> Vec<Partition> {
     vec![Partition { name: "cpu".to_owned(), is_default: true, ..Partition::default() }]
 }
@@ -129,7 +137,14 @@ fn config() -> slotd_sched::Config {
         all_partitions: partitions(),
         limits: Vec::new(),
         licenses: Vec::new(),
-        qos: slotd_model::qos::with_default(Vec::new()),
+        qos: slotd_model::qos::with_default(vec![
+            Qos {
+                name: "low".to_owned(),
+                preempt_mode: Some(PreemptMode::Requeue),
+                ..Qos::default()
+            },
+            Qos { name: "urgent".to_owned(), preempt: vec!["low".to_owned()], ..Qos::default() },
+        ]),
         reservations: Vec::new(),
         zone: Default::default(),
         default_mem_mb: 512,
@@ -182,7 +197,7 @@ impl Lab {
             root: PathBuf::new(),
             runners,
             alarm: set,
-            clock: || Moment { wall: NOON, ..Moment::default() },
+            clock: || Moment { wall: CLOCK.get(), ..Moment::default() },
             daemon_start: NOON,
             forecasts: Arc::clone(&forecasts),
             cgroups: None,
@@ -435,6 +450,28 @@ async fn job_cancelled_before_its_start_is_durable_never_starts() {
     );
     assert_eq!(lab.runners.recv().await, Some(Ran::Prepared(id)));
     assert_eq!(lab.runners.recv().await, Some(Ran::Gone(id)));
+}
+
+/// Nothing else causes a round before the preempted job may start again.
+#[actix_rt::test]
+async fn a_job_that_is_preempted_before_its_launch_makes_room_at_once() {
+    let mut lab = Lab::new();
+    let submit = |lab: &Lab, qos: &'static str| {
+        lab.submit(move |request| {
+            request.hold = false;
+            request.cpus_per_task = Some(2);
+            request.qos = Some(qos.to_owned());
+        })
+    };
+    let low = submit(&lab, "low");
+    while lab.commits.recv().await.expect("a commit").texts_for != [JobId(1)] {}
+    // Its start is not acknowledged.
+    CLOCK.set(NOON.plus_secs(1));
+    let urgent = submit(&lab, "urgent");
+    let other =
+        async { while lab.commits.recv().await.expect("a commit").texts_for != [JobId(2)] {} };
+    timeout(Duration::from_secs(20), other).await.expect("it starts");
+    drop((low, urgent));
 }
 
 #[actix_rt::test]
