@@ -136,8 +136,9 @@ impl Launcher {
         self.hand_over(spec, bytes, fds).map_err(LaunchError::Launcher)
     }
 
-    /// Prepares the launch of a step: a watcher stores its script and waits. [`begin`](StepHandle::begin) launches the step. If the handle is dropped before, or
-    /// the daemon dies, nothing is launched. Needs a tokio runtime.
+    /// Prepares the launch of a step: a watcher stores its script and waits for
+    /// [`begin`](StepHandle::begin). If the handle is dropped before that, or the daemon dies,
+    /// nothing is launched. Needs a tokio runtime.
     ///
     /// # Errors
     /// As for [`Self::launch`].

@@ -4,6 +4,7 @@
 use crate::job_files;
 use crate::launch_spec::LaunchSpec;
 use slotd_sys::beneath::Dir;
+use std::ffi::OsString;
 use std::fs::{self, DirBuilder};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
@@ -58,7 +59,7 @@ impl Drop for PreparedDir {
 /// Deletes the directories left by killed watchers. No launch may be in progress.
 pub(super) fn forget_all(jobs_dir: &Path) {
     let Ok(dir) = Dir::open(jobs_dir) else { return };
-    let is_prepared = |name: &std::ffi::OsString| name.to_str().is_some_and(is_name);
+    let is_prepared = |name: &OsString| name.to_str().is_some_and(is_name);
     for name in dir.names().unwrap_or_default().into_iter().filter(is_prepared) {
         let _ = dir.remove_tree(Path::new(&name));
     }
@@ -109,6 +110,14 @@ mod tests {
         assert!(PreparedDir::make(&spec).is_none());
         fs::write(elsewhere.path().join("script.sh"), "the user's").unwrap();
         forget_all(jobs);
+        assert_eq!(fs::read(elsewhere.path().join("script.sh")).unwrap(), b"the user's");
+        fs::remove_file(&prepared).unwrap();
+
+        // A link has taken its place meanwhile.
+        let dir = PreparedDir::make(&spec).unwrap();
+        fs::rename(&prepared, jobs.join("moved")).unwrap();
+        symlink(elsewhere.path(), &prepared).unwrap();
+        drop(dir);
         assert_eq!(fs::read(elsewhere.path().join("script.sh")).unwrap(), b"the user's");
         let none = LaunchSpec { script: None, ..spec };
         assert!(PreparedDir::make(&none).is_none());

@@ -15,10 +15,9 @@
 //! puts the script into a directory without the job's name (`prepared_dir`). If that daemon dies,
 //! the next one waits for the lock, finds no trace of a launch, and may launch the step itself. Once
 //! the watcher has begun, it needs neither the launcher nor the daemon: a new daemon connects to its
-//! socket. If
-//! the daemon that sent the launch is still connected at the end, the watcher accepts another
-//! launch from it, which saves a fork. It never accesses a database, and decides nothing except
-//! when the step has ended. As a subreaper it becomes the parent of every orphan, so that no
+//! socket. If the daemon that sent the launch is still connected at the end, the watcher accepts
+//! another launch from it, which saves a fork. It never accesses a database, and decides nothing
+//! except when the step has ended. As a subreaper it becomes the parent of every orphan, so that no
 //! process of a step outlives it, and their CPU times all count.
 
 mod commands;
