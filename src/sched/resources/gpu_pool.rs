@@ -21,7 +21,7 @@ pub struct GpuWant<'a> {
     pub among: Option<&'a BTreeSet<u32>>,
 }
 
-/// The usage of a GPU by processes outside jobs.
+/// The usage of a GPU by processes outside jobs, and by the driver.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Elsewhere {
     pub mem_mb: u64,
@@ -144,7 +144,14 @@ impl GpuPool {
         GpuPool(self.0.iter().map(|(id, gpu)| (*id, empty(gpu))).collect())
     }
 
-    /// Returns the usage of each GPU by processes outside jobs, in MB, if there is any.
+    /// Returns the same GPUs without any usage, by jobs or outside them. Drained ones stay drained.
+    pub fn unused(&self) -> Self {
+        let mut unused = self.emptied();
+        unused.set_elsewhere(&BTreeMap::new());
+        unused
+    }
+
+    /// Returns the usage of each GPU outside jobs, in MB, if there is any.
     pub fn elsewhere(&self) -> impl Iterator<Item = (u32, u64)> {
         let is_used = |gpu: &PooledGpu| gpu.elsewhere != Elsewhere::default();
         self.0

@@ -167,11 +167,19 @@ impl Resources {
         if let Some(failure) = self.gpu_use.readings.failure() {
             return Some(failure.to_string());
         }
+        let host = &self.config.host;
         let pool = self.ledger.capacity().gpus.emptied();
-        pool.pick(&want, &[], None, &self.config.host).is_none().then(|| {
-            let used: Vec<String> =
-                pool.elsewhere().map(|(id, mb)| format!("{mb} MB of GPU {id}")).collect();
-            format!("processes outside jobs use {}", used.join(", "))
+        let unused = pool.unused();
+        let ends_the_wait = pool.pick(&want, &[], None, host).is_none()
+            && unused.pick(&want, &[], None, host).is_some();
+        ends_the_wait.then(|| {
+            let suitable = unused.free(&want, &[], host);
+            let used: Vec<String> = pool
+                .elsewhere()
+                .filter(|(id, _)| suitable.contains(id))
+                .map(|(id, mb)| format!("{mb} MB of GPU {id}"))
+                .collect();
+            format!("processes outside jobs or the driver use {}", used.join(", "))
         })
     }
 

@@ -2,6 +2,7 @@
 
 use super::*;
 use slotd_model::gpu::{GpuProcess, GpuReading, GpuShare};
+use slotd_model::node::{Drains, NodeParts, NodeReason, Outage};
 
 /// Creates a host with two GPUs of 100 MB and readable usage.
 fn lab(avoids_used_gpus: bool) -> Double {
@@ -75,7 +76,7 @@ fn a_job_that_waits_for_gpu_usage_is_not_in_the_queue() {
     let told = |d: &Double| d.core.view(waits, d.now).and_then(|view| view.job.run.system_comment);
     assert_eq!(
         told(&d).as_deref(),
-        Some("processes outside jobs use 30 MB of GPU 0, 100 MB of GPU 1")
+        Some("processes outside jobs or the driver use 30 MB of GPU 0, 100 MB of GPU 1")
     );
     d.exit(behind, 0);
     let due = d.core.next_due().expect("a pause");
@@ -88,6 +89,28 @@ fn a_job_that_waits_for_gpu_usage_is_not_in_the_queue() {
     );
     read(&mut d, vec![reading(0, 20, &[(None, 20)]), reading(1, 100, &[(None, 100)])]);
     assert_eq!((gpus_of(&d, waits), told(&d)), (vec![0], None));
+}
+
+#[test]
+fn a_drained_gpu_is_not_described_as_used() {
+    let mut d = lab(true);
+    let waits = d.submit(ask().gpus(1));
+    d.plan();
+    read(&mut d, vec![reading(0, 30, &[(None, 30)]), reading(1, 100, &[(None, 100)])]);
+    let told = |d: &Double| d.core.view(waits, d.now).and_then(|view| view.job.run.system_comment);
+    let drain = |d: &mut Double, gpus: &[u32]| {
+        let parts = NodeParts { gpus: gpus.iter().copied().collect(), ..NodeParts::default() };
+        let reason =
+            NodeReason { text: "hot".to_owned(), since: d.now, user: "lab".to_owned(), uid: 1001 };
+        let outage = Outage { parts, reason };
+        d.act(|core, cx| core.set_drains(Drains { node: None, parts: vec![outage] }, cx.now));
+    };
+    drain(&mut d, &[1]);
+    let used = "processes outside jobs or the driver use 30 MB of GPU 0";
+    assert_eq!(told(&d).as_deref(), Some(used));
+    drain(&mut d, &[0, 1]);
+    assert_eq!((d.reason(waits), told(&d)), (Reason::ReqNodeNotAvail, None));
+    assert!(!d.core.take_gpu_request(), "no reading would let it start");
 }
 
 #[test]
