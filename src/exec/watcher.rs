@@ -336,7 +336,12 @@ fn read_launch(mut connection: Connection) -> io::Result<Option<Launch>> {
             }
         }
         if let Some(spec) = &waiting {
-            prepared = prepared.or_else(|| PreparedDir::make(spec));
+            if prepared.is_none() {
+                // The thread that commits the job, and then its client, may need this CPU.
+                slice::reset();
+                prepared = PreparedDir::make(spec);
+                slice::shorten();
+            }
             break_point::reach("launch prepared");
         }
         match socket::receive(&connection.control, &mut buf, &mut handed)? {

@@ -15,6 +15,17 @@ const SHORTEST_NS: u64 = 100_000;
 /// value is negative: the kernel would reset that for its children, too. Before Linux 6.12, this
 /// has no effect.
 pub fn shorten() {
+    request(SHORTEST_NS);
+}
+
+/// Requests the usual slice for the calling thread, so that it does not hold up a thread with a
+/// short one. Otherwise like [`shorten`].
+pub fn reset() {
+    request(0);
+}
+
+/// Requests a slice of this many nanoseconds, or the usual one with 0.
+fn request(nanoseconds: u64) {
     let size = size_of::<libc::sched_attr>() as u32;
     // SAFETY: all zeros is a value of this plain structure.
     let mut attributes: libc::sched_attr = unsafe { std::mem::zeroed() };
@@ -27,7 +38,7 @@ pub fn shorten() {
     }
     attributes.size = size;
     attributes.sched_flags = libc::SCHED_FLAG_RESET_ON_FORK as u64;
-    attributes.sched_runtime = SHORTEST_NS;
+    attributes.sched_runtime = nanoseconds;
     // SAFETY: as above. If the kernel refuses, the thread keeps its slice.
     unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &raw const attributes, 0u32) };
 }
@@ -59,6 +70,8 @@ mod tests {
             // Earlier kernels report no slice, or the one they use.
             assert!(before.2 == 0 || slice <= before.2, "{slice}");
             assert_eq!(inherited(), before);
+            reset();
+            assert_eq!(read(), (policy, flags, before.2));
         })
         .join()
         .unwrap();
@@ -72,6 +85,7 @@ mod tests {
             assert_eq!(unsafe { libc::sched_setscheduler(0, libc::SCHED_BATCH, &none) }, 0);
             let before = read();
             shorten();
+            reset();
             assert_eq!(read(), before);
         })
         .join()
