@@ -25,7 +25,7 @@ use slotd_model::job::ClientProcess;
 use slotd_model::{Job, JobId, JobRef, Refusal, StepId, Timestamp};
 use slotd_protocol::answer::Answer;
 use slotd_protocol::frame::{Frame, FrameError};
-use slotd_protocol::request::{NAMESPACES, Request, StepLaunch};
+use slotd_protocol::request::{Request, StepLaunch};
 use slotd_sched::EndedJob;
 use slotd_sys::paths::Paths;
 use slotd_sys::{aside, limits};
@@ -61,8 +61,6 @@ pub struct Hub {
     pub settings: Arc<Settings>,
     pub sources: Arc<Sources>,
     pub parser: ParsePlain,
-    /// The numbers of the daemon's namespaces, which never change, or `None` if they are unknown.
-    pub namespaces: Option<[u64; NAMESPACES.len()]>,
     pub clock: fn() -> Timestamp,
     /// Identifies requests for steps while they wait.
     pub next_ticket: Cell<u64>,

@@ -41,7 +41,6 @@ use slotd_model::batch_tasks::BatchTasks;
 use slotd_model::job::ClientProcess;
 use slotd_model::notice::Notice;
 use slotd_model::{JobId, Timestamp};
-use slotd_protocol::request::NAMESPACES;
 use slotd_store::{Reader, Store};
 use slotd_sys::paths::Paths;
 use slotd_sys::{clock, slice};
@@ -155,7 +154,6 @@ pub fn start(parts: Parts) -> Hub {
         settings: Arc::new(settings),
         sources: Arc::new(sources),
         parser,
-        namespaces: namespaces(),
         clock: clock::now,
         next_ticket: Cell::new(1),
         connections: Cell::new(0),
@@ -192,13 +190,6 @@ fn start_store(
         file_script: Box::new(file_script),
     };
     StoreActor::start_in_arbiter(&prompt_thread(), move |_| StoreActor::new(store, outputs))
-}
-
-/// Returns the numbers of this process's namespaces.
-fn namespaces() -> Option<[u64; NAMESPACES.len()]> {
-    let number = |path: &str| fs::metadata(path.trim_end_matches('\0')).ok().map(|it| it.ino());
-    let [files, host, users] = NAMESPACES.map(number);
-    Some([files?, host?, users?])
 }
 
 /// Whether the job directories are on another file system than the database, or are not found.

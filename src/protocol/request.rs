@@ -271,10 +271,46 @@ pub const MOST_PLAIN_ARGS: usize = 64;
 /// The longest text that a plain command line prints, in bytes.
 pub const MOST_PRINTED: usize = 8 << 10;
 
-/// The namespaces that a plain command line shares with the daemon: those of files, of the host name
-/// and of users. Each path has a final zero byte.
-pub const NAMESPACES: [&str; 3] =
-    ["/proc/self/ns/mnt\0", "/proc/self/ns/uts\0", "/proc/self/ns/user\0"];
+/// The surroundings of a process, on which the meaning of names depends: those of users, files and
+/// the host. In another namespace or container, at least one of them differs.
+#[derive(Debug, Clone, Copy)]
+pub struct Surroundings<'a> {
+    /// The real user and group, as the process itself sees them. A user namespace may number them
+    /// differently.
+    pub user: u32,
+    pub group: u32,
+    /// The number of the mount of `/`. A mount namespace has mounts of its own, and no two mounts
+    /// of a kernel have the same number at the same time.
+    pub root_mount: u64,
+    /// The inode of `/`, since another directory on the same mount may be the root.
+    pub root_inode: u64,
+    /// The host name.
+    pub host: &'a [u8],
+}
+
+impl Surroundings<'_> {
+    /// Returns a number that is the same for the same surroundings.
+    #[inline]
+    pub fn checksum(&self) -> u64 {
+        let Surroundings { user, group, root_mount, root_inode, host } = *self;
+        let sum = add_to(checksum(host), &user.to_le_bytes());
+        let sum = add_to(sum, &group.to_le_bytes());
+        let sum = add_to(sum, &root_mount.to_le_bytes());
+        add_to(sum, &root_inode.to_le_bytes())
+    }
+}
+
+/// Returns a checksum of these bytes (FNV-1a).
+#[inline]
+pub fn checksum(bytes: &[u8]) -> u64 {
+    add_to(0xcbf2_9ce4_8422_2325, bytes)
+}
+
+#[inline]
+fn add_to(sum: u64, bytes: &[u8]) -> u64 {
+    let add = |sum: u64, byte: &u8| (sum ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
+    bytes.iter().fold(sum, add)
+}
 
 /// A program with plain command lines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -330,9 +366,8 @@ pub struct PlainCommand {
     /// for it.
     pub script_word: usize,
     pub pid: u32,
-    /// The numbers of the process's namespaces, in the order of [`NAMESPACES`]. In another one, the
-    /// same names may mean something else.
-    pub namespaces: [u64; NAMESPACES.len()],
+    /// The [`checksum`](Surroundings::checksum) of the process's surroundings.
+    pub surroundings: u64,
     pub umask: u32,
     /// The working directory or one above it contains `.git`.
     pub may_be_in_tree: bool,
@@ -492,5 +527,28 @@ impl StepLaunch {
         let of_task = |task: &TaskStreams| [&task.stdin, &task.stdout, &task.stderr].map(of_stream);
         let streams = self.streams.iter().flat_map(of_task).max().unwrap_or(0);
         streams.max(self.client_line.map_or(0, |place| place.saturating_add(1)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_fact_counts_for_the_surroundings() {
+        let own = Surroundings { user: 1, group: 1, root_mount: 1, root_inode: 1, host: b"a" };
+        let others = [
+            Surroundings { user: 2, ..own },
+            Surroundings { group: 2, ..own },
+            Surroundings { root_mount: 2, ..own },
+            Surroundings { root_inode: 2, ..own },
+            Surroundings { host: b"b", ..own },
+        ];
+        let mut sums: Vec<u64> = others.iter().map(Surroundings::checksum).collect();
+        sums.push(own.checksum());
+        sums.sort_unstable();
+        sums.dedup();
+        assert_eq!(sums.len(), others.len() + 1);
+        assert_eq!(Surroundings { ..own }.checksum(), own.checksum());
     }
 }

@@ -1,14 +1,15 @@
 //! The connection to the daemon: requests with a command line, and their answers.
 
-use crate::kernel::{CText, Fd, find, only_user, pid, shorten_slice};
+use crate::kernel::{CText, Fd, host_name, only_ids, pid, root, shorten_slice};
 use crate::process::Process;
 use crate::text::{Text, is_same, number_at};
-use crate::{Attempt, LEFT_OPEN, SENT, checksum, record};
+use crate::{Attempt, LEFT_OPEN, SENT, record, sum};
+use core::mem::MaybeUninit;
 use core::sync::atomic::Ordering;
 use slotd_model::{DEFAULT_ROOT, SOCKET};
 use slotd_protocol::VERSION;
 use slotd_protocol::frame::{HEADER, MAGIC};
-use slotd_protocol::request::NAMESPACES;
+use slotd_protocol::request::Surroundings;
 
 /// The longest path that is used, including its final zero byte, in bytes. The program handles
 /// longer ones.
@@ -55,20 +56,22 @@ pub(crate) struct Script<'a> {
 pub(crate) struct Asker<'a> {
     process: &'a Process,
     socket: Fd,
+    /// The real user and group.
+    ids: (u32, u32),
 }
 
 impl<'a> Asker<'a> {
     /// Connects to the daemon, if it runs as this user: the script and the environment are not for
     /// others.
     pub(crate) fn connect(process: &'a Process) -> Option<Asker<'a>> {
-        let user = only_user()?;
+        let ids = only_ids()?;
         let mut path = Text::<PATH>::new();
         write_socket_path(&mut path, process)?;
         shorten_slice();
         let path = path.get()?;
         let socket = Fd::socket().ok().filter(|socket| !socket.is_standard())?;
         socket.connect(CText::new(path)?).ok()?;
-        (socket.peer() == Ok(user)).then_some(Asker { process, socket })
+        (socket.peer() == Ok(ids.0)).then_some(Asker { process, socket, ids })
     }
 
     /// Sends the request and receives its answer. Returns `None` if the program has to run.
@@ -87,7 +90,7 @@ impl<'a> Asker<'a> {
         // From now on the job may exist.
         record(Attempt::Asked);
         if self.socket.is_readable_within(PATIENCE) != Ok(true) {
-            SENT.store(checksum(script.text), Ordering::Relaxed);
+            SENT.store(sum(script.text), Ordering::Relaxed);
             return None;
         }
         record(Attempt::Lost);
@@ -115,11 +118,7 @@ impl<'a> Asker<'a> {
         json.add(b",\"script_len\":").number(script.text.len());
         json.add(b",\"script_word\":").number(script.word);
         json.add(b",\"pid\":").number(pid());
-        for (at, path) in NAMESPACES.into_iter().enumerate() {
-            let namespace = find(CText::new(path.as_bytes())?).ok()?.ino();
-            json.add(if at == 0 { b",\"namespaces\":[" } else { b"," }).number(namespace as usize);
-        }
-        json.add(b"]");
+        json.add(b",\"surroundings\":").number(self.surroundings()? as usize);
         json.add(b",\"umask\":").number(place.umask);
         json.add(b",\"may_be_in_tree\":").add(word(place.may_be_in_tree));
         json.add(b",\"is_on_terminal\":").add(word(place.is_on_terminal)).add(b"}}");
@@ -128,6 +127,16 @@ impl<'a> Asker<'a> {
         start_frame(head);
         head.add(&(json.len() as u32).to_le_bytes()).add(&(raw as u32).to_le_bytes()).add(json);
         Some(())
+    }
+
+    /// Returns the checksum of the surroundings of this process, if the kernel tells all of them.
+    fn surroundings(&self) -> Option<u64> {
+        let (user, group) = self.ids;
+        let (root_mount, root_inode) = root().ok()?;
+        let mut names = MaybeUninit::uninit();
+        let host = host_name(&mut names).ok()?;
+        let surroundings = Surroundings { user, group, root_mount, root_inode, host };
+        Some(surroundings.checksum())
     }
 
     /// Receives the answer. Returns `None` if there is none, or another one.

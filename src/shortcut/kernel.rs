@@ -2,7 +2,8 @@
 
 use core::arch::asm;
 use core::mem::{ManuallyDrop, MaybeUninit};
-use libc::{c_long, iovec, msghdr, pollfd, sched_attr, sockaddr_un, stat, ucred};
+use core::slice::from_raw_parts;
+use libc::{c_long, iovec, msghdr, pollfd, sched_attr, sockaddr_un, stat, statx, ucred, utsname};
 
 /// A failed call: the number of its error.
 pub(crate) type Result<T = usize> = core::result::Result<T, i32>;
@@ -58,13 +59,43 @@ pub(crate) fn exit(code: usize) -> ! {
     }
 }
 
-/// Returns the real user, if the effective user and group are the real ones.
-pub(crate) fn only_user() -> Option<u32> {
+/// Returns the real user and group, if they are the effective ones.
+pub(crate) fn only_ids() -> Option<(u32, u32)> {
     // SAFETY: these calls have no arguments.
     let id = |number| unsafe { call(number, [0; 5]) };
-    let user = id(libc::SYS_getuid);
-    let is_plain = user == id(libc::SYS_geteuid) && id(libc::SYS_getgid) == id(libc::SYS_getegid);
-    user.ok().filter(|_| is_plain).map(|user| user as u32)
+    let (user, group) = (id(libc::SYS_getuid), id(libc::SYS_getgid));
+    let is_plain = user == id(libc::SYS_geteuid) && group == id(libc::SYS_getegid);
+    user.ok().zip(group.ok()).filter(|_| is_plain).map(|(user, group)| (user as u32, group as u32))
+}
+
+/// Returns the number of the mount of `/`, and the inode of `/` there. Fails before Linux 5.8.
+pub(crate) fn root() -> Result<(u64, u64)> {
+    let mut found = MaybeUninit::<statx>::uninit();
+    let (flags, mask) = (libc::AT_STATX_DONT_SYNC, libc::STATX_MNT_ID | libc::STATX_INO);
+    let (at, path, into) = (libc::AT_FDCWD, c"/".as_ptr(), found.as_mut_ptr());
+    let args = [at as usize, path as usize, flags as usize, mask as usize, into as usize];
+    // SAFETY: the path ends with a zero byte. If the call succeeds, it has written the structure.
+    unsafe {
+        call(libc::SYS_statx, args)?;
+        let is_whole = (*into).stx_mask & mask == mask;
+        if is_whole { Ok(((*into).stx_mnt_id, (*into).stx_ino)) } else { Err(libc::ENOSYS) }
+    }
+}
+
+/// Returns the name of the host, one of the names that the kernel writes.
+pub(crate) fn host_name(names: &mut MaybeUninit<utsname>) -> Result<&[u8]> {
+    let into = names.as_mut_ptr();
+    // SAFETY: if the call succeeds, it has written the structure, in which each name ends with a
+    // zero byte.
+    unsafe {
+        call(libc::SYS_uname, [into as usize, 0, 0, 0, 0])?;
+        let start = (&raw const (*into).nodename).cast::<u8>();
+        let mut len = 0;
+        while *start.add(len) != 0 {
+            len += 1;
+        }
+        Ok(from_raw_parts(start, len))
+    }
 }
 
 pub(crate) fn pid() -> usize {
@@ -105,11 +136,6 @@ pub(crate) struct Found {
 }
 
 impl Found {
-    /// Returns its number.
-    pub(crate) fn ino(self) -> u64 {
-        self.ino
-    }
-
     pub(crate) fn is_same(self, other: Found) -> bool {
         self.dev == other.dev && self.ino == other.ino
     }

@@ -26,6 +26,7 @@
 #![warn(unreachable_pub)]
 
 use core::sync::atomic::{AtomicI32, AtomicU8, AtomicU64, Ordering};
+use slotd_protocol::request::checksum;
 
 #[cfg(has_shortcut)]
 mod ask;
@@ -89,13 +90,12 @@ pub fn socket() -> Option<i32> {
 /// Returns whether the shortcut sent another script than this one, in which case the daemon may
 /// accept a job that the program refuses.
 pub fn sent_another(script: &[u8]) -> bool {
-    ![0, checksum(script)].contains(&SENT.load(Ordering::Relaxed))
+    ![0, sum(script)].contains(&SENT.load(Ordering::Relaxed))
 }
 
-/// Returns a checksum of a script, or 0 if it is empty (FNV-1a).
-fn checksum(script: &[u8]) -> u64 {
-    let add = |sum: u64, byte: &u8| (sum ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
-    if script.is_empty() { 0 } else { script.iter().fold(0xcbf2_9ce4_8422_2325, add) }
+/// Returns a checksum of a script, or 0 if it is empty.
+fn sum(script: &[u8]) -> u64 {
+    if script.is_empty() { 0 } else { checksum(script) }
 }
 
 /// Returns the bytes that should have been printed for a submitted job.

@@ -31,6 +31,7 @@ pub mod limits;
 pub mod lock;
 pub mod machine;
 pub mod memory;
+pub mod mount;
 pub mod ownership;
 pub mod paths;
 pub mod proc;

@@ -4,14 +4,16 @@
 //!
 //! `slotd sbatch` does not use the shortcut.
 
+use nix::sched::{CloneFlags, unshare};
+use nix::unistd::sethostname;
 use serde_json::{Value, json};
 use slotd_kit::git::{git, repository};
 use slotd_kit::{Running, Slotd, wire};
 use std::fs::{self, File};
-use std::io::{Read, Write};
+use std::io::{self, Read, Write};
 use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, symlink};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, symlink};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
@@ -540,13 +542,10 @@ fn queries_on_a_terminal_do_not_use_the_shortcut() {
 
 /// In another namespace, the time zone, the host name or the users may be others.
 #[test]
-fn only_processes_in_the_daemons_namespaces_have_plain_command_lines() {
+fn only_processes_in_the_daemons_surroundings_have_plain_command_lines() {
     let daemon = Daemon::start();
     let query = daemon.spawn(daemon.program("sinfo", &["-h"]));
     let mut asked = daemon.next().of_the_shortcut();
-    let own = ["mnt", "uts", "user"]
-        .map(|name| fs::metadata(format!("/proc/self/ns/{name}")).unwrap().ino());
-    assert_eq!(asked.json["Plain"]["namespaces"], json!(own));
     asked.answer(json!("Printed"), b"");
     query.end().ok();
 
@@ -556,11 +555,44 @@ fn only_processes_in_the_daemons_namespaces_have_plain_command_lines() {
         socket.write_all(&wire::frame(json.to_string().as_bytes(), &asked.raw)).unwrap();
         wire::receive(&mut socket).unwrap()
     };
+    let mut elsewhere = asked.json.clone();
+    let own = asked.json["Plain"]["surroundings"].as_u64().unwrap();
+    elsewhere["Plain"]["surroundings"] = json!(own ^ 1);
+    assert_eq!(answer(&elsewhere), json!("NotPlain"));
     assert_eq!(answer(&asked.json), json!("Printed"));
-    for at in 0..own.len() {
-        let mut elsewhere = asked.json.clone();
-        elsewhere["Plain"]["namespaces"][at] = json!(own[at] + 1);
-        assert_eq!(answer(&elsewhere), json!("NotPlain"), "{elsewhere}");
+    // The daemon disconnects: the client has all it wanted.
+    assert_eq!(socket.read(&mut [0]).unwrap(), 0);
+}
+
+#[test]
+fn each_namespace_counts_as_other_surroundings() {
+    let daemon = Daemon::start();
+    let surroundings = |namespace: Option<CloneFlags>| -> Option<u64> {
+        let mut query = daemon.program("sinfo", &["-h"]);
+        let enter = move || -> io::Result<()> {
+            let Some(namespace) = namespace else { return Ok(()) };
+            unshare(namespace)?;
+            if namespace == CloneFlags::CLONE_NEWUTS {
+                sethostname("elsewhere")?;
+            }
+            Ok(())
+        };
+        // SAFETY: the closure makes only system calls.
+        unsafe { query.pre_exec(enter) };
+        let query = query.stdout(Stdio::null()).spawn();
+        // Only root may create all of them.
+        let mut query =
+            query.map_err(|e| assert_eq!(e.kind(), io::ErrorKind::PermissionDenied, "{e}")).ok()?;
+        let mut asked = daemon.next().of_the_shortcut();
+        asked.answer(json!("Printed"), b"");
+        assert!(query.wait().unwrap().success());
+        asked.json["Plain"]["surroundings"].as_u64()
+    };
+    let own = surroundings(None).unwrap();
+    assert_eq!(surroundings(None), Some(own));
+    for namespace in [CloneFlags::CLONE_NEWUSER, CloneFlags::CLONE_NEWNS, CloneFlags::CLONE_NEWUTS]
+    {
+        assert_ne!(surroundings(Some(namespace)), Some(own), "{namespace:?}");
     }
 }
 

@@ -8,9 +8,9 @@ use slotd_model::source::WorkTree;
 use slotd_model::view::JobList;
 use slotd_protocol::answer::Answer;
 use slotd_protocol::request::{
-    MOST_PLAIN_ARGS, MOST_PLAIN_BYTES, MOST_PRINTED, PlainCommand, Program,
+    MOST_PLAIN_ARGS, MOST_PLAIN_BYTES, MOST_PRINTED, PlainCommand, Program, Surroundings,
 };
-use slotd_sys::{aside, clock, proc, work_tree};
+use slotd_sys::{aside, clock, mount, proc, work_tree};
 use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
@@ -72,13 +72,13 @@ impl Session {
     }
 
     /// Returns the command line of this client. Returns `None` if it is not a process of the
-    /// daemon's own user, group and namespaces, if it submits and the daemon cannot identify it, or
-    /// if it is unusually large.
+    /// daemon's own user and group in the same surroundings, if it submits and the daemon cannot
+    /// identify it, or if it is unusually large.
     fn command_line(&self, ask: &PlainCommand, raw: Vec<u8>) -> Option<CommandLine> {
         let peer = self.socket.peer_cred().ok()?;
         let own = (nix::unistd::getuid().as_raw(), nix::unistd::getgid().as_raw());
         ((peer.uid(), peer.gid()) == own).then_some(())?;
-        (self.hub.namespaces == Some(ask.namespaces)).then_some(())?;
+        (surroundings() == Some(ask.surroundings)).then_some(())?;
         let client = match ask.program {
             Program::Sbatch => Some(self.peer_process().filter(|client| client.pid == ask.pid)?),
             Program::Squeue | Program::Sinfo | Program::Sacct | Program::Scontrol => None,
@@ -111,6 +111,21 @@ impl Session {
             client,
         })
     }
+}
+
+/// Returns the checksum of the surroundings of this process. The host may get another name while it
+/// runs.
+fn surroundings() -> Option<u64> {
+    let (root_mount, root_inode) = mount::of_root()?;
+    let host = nix::sys::utsname::uname().ok()?;
+    let surroundings = Surroundings {
+        user: nix::unistd::getuid().as_raw(),
+        group: nix::unistd::getgid().as_raw(),
+        root_mount,
+        root_inode,
+        host: host.nodename().as_bytes(),
+    };
+    Some(surroundings.checksum())
 }
 
 /// Returns the number of steps in an answer.
