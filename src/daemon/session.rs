@@ -110,6 +110,8 @@ struct Session {
     news: NewsSender,
     uid: u32,
     held: Held,
+    /// The client has its only answer, and disconnects.
+    is_over: bool,
 }
 
 /// `None` if the answer comes as an event. An error means that the daemon is shutting down.
@@ -153,6 +155,7 @@ pub async fn serve(socket: UnixStream, hub: Rc<Hub>) {
         news,
         uid,
         held: Held::default(),
+        is_over: false,
     };
     let mut idle = FIRST_WORD;
     loop {
@@ -185,7 +188,7 @@ pub async fn serve(socket: UnixStream, hub: Rc<Hub>) {
                 }
             },
         };
-        if written.is_err() {
+        if written.is_err() || session.is_over {
             break;
         }
     }
@@ -225,11 +228,15 @@ impl Session {
             Err(e) => return refused(Refusal::Malformed(e.to_string())),
         };
         let kind = request.message_type();
+        let is_plain = matches!(request, Request::Plain(_));
         let began = Instant::now();
         let reply = self.carry_out(request, frame.raw, fds).await;
         // Those that are not answered here come again.
         if !matches!(reply, Ok(Some((Answer::ScriptWanted | Answer::NotPlain, _)))) {
             self.hub.requests.count(kind, self.uid, began.elapsed());
+            // The exit of a client whose connection is open wakes the daemon, and the client's
+            // parent waits meanwhile.
+            self.is_over = is_plain;
         }
         reply.unwrap_or_else(|_| refused(Refusal::ShuttingDown))
     }
