@@ -484,9 +484,9 @@ fn bare_command(applet: Applet) -> Command {
 fn environment(grammar: &Grammar, variables: Vec<Variable>, origin: &Origin) -> Vec<Choice> {
     let mut list = Vec::new();
     for (variable, option) in variables {
-        let (Some(value), Some(takes)) = (origin.var(variable), grammar.takes(option)) else {
-            continue;
-        };
+        // Few of them are set.
+        let Some(value) = origin.var(variable) else { continue };
+        let Some(takes) = grammar.takes(option) else { continue };
         // The variable of a flag may contain a count (SBATCH_DEBUG=2) or `no`.
         let (value, times) = match takes {
             Takes::Nothing if value.is_empty() => (None, u8::from(!grammar.adds_up(option))),

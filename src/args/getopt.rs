@@ -9,6 +9,7 @@ use crate::args::error::{CliError, Mark};
 use crate::args::table::{Given, Kind, Operand, Options, Row, Takes};
 use clap::{ArgAction, Command};
 use slotd_parse::suggest;
+use std::borrow::Cow;
 
 mod take_out;
 
@@ -86,7 +87,9 @@ impl GetoptError {
 /// The options of a command.
 #[derive(Debug, Clone)]
 pub struct Grammar {
-    pub rows: Vec<Row>,
+    pub rows: Cow<'static, [Row]>,
+    /// Options that are not in the definition.
+    extras: Vec<Row>,
     /// Whether `--flag=` is accepted as `--flag`. Tools that generate directives from tables leave
     /// such words.
     pub lenient_flags: bool,
@@ -95,9 +98,16 @@ pub struct Grammar {
 impl Grammar {
     /// Returns the options and operands of a struct.
     pub fn of<T: Options>() -> Self {
-        let mut rows = Vec::with_capacity(128);
-        T::rows(&mut rows);
-        Grammar { rows, lenient_flags: false }
+        Grammar::with(T::table().into())
+    }
+
+    fn with(rows: Cow<'static, [Row]>) -> Self {
+        Grammar { rows, extras: Vec::new(), lenient_flags: false }
+    }
+
+    /// Returns all options and operands.
+    fn all(&self) -> impl Iterator<Item = &Row> {
+        self.rows.iter().chain(&self.extras)
     }
 
     /// Returns the options of a clap definition, which includes those without effect.
@@ -130,31 +140,31 @@ impl Grammar {
             })
         };
         let options = command.get_arguments().filter(|arg| !arg.is_positional());
-        Grammar { rows: options.filter_map(row).collect(), lenient_flags: false }
+        Grammar::with(options.filter_map(row).collect())
     }
 
     /// Adds an option that is not in the definition.
     pub fn add(&mut self, name: &'static str, short: Option<char>, takes: Takes) {
         let mut row = Row::of_field(name, Kind::One);
         row.set_long(Some(name));
-        self.rows.push(Row { short, takes, ..row });
+        self.extras.push(Row { short, takes, ..row });
     }
 
     /// Returns the kind of value of an option by its full name, or `None` if there is no such
     /// option.
     pub fn takes(&self, name: &str) -> Option<Takes> {
-        self.rows.iter().find(|known| known.name == name).map(|known| known.takes)
+        self.all().find(|known| known.name == name).map(|known| known.takes)
     }
 
     /// Returns whether occurrences of the option accumulate.
     pub fn adds_up(&self, name: &str) -> bool {
-        self.rows.iter().any(|known| known.name == name && known.adds_up())
+        self.all().any(|known| known.name == name && known.adds_up())
     }
 
     /// Returns whether the option may be repeated and its value is a list. clap receives each
     /// element as a separate occurrence.
     pub fn is_list(&self, name: &str) -> bool {
-        self.rows.iter().any(|known| known.name == name && known.kind == Kind::List)
+        self.all().any(|known| known.name == name && known.kind == Kind::List)
     }
 
     /// Scans the words of a command line without the command's name.
@@ -222,15 +232,14 @@ impl Grammar {
             known.name.chars().count() > 1
                 && (test(&known.name) || known.aliases.iter().any(|alias| test(alias)))
         };
-        if let Some(known) = self.rows.iter().find(|known| has(known, &|full| full == name)) {
+        if let Some(known) = self.all().find(|known| has(known, &|full| full == name)) {
             return Ok(known);
         }
         let mut possible: Vec<&Row> =
-            self.rows.iter().filter(|known| has(known, &|full| full.starts_with(name))).collect();
+            self.all().filter(|known| has(known, &|full| full.starts_with(name))).collect();
         match possible.as_slice() {
             [] => {
-                let names =
-                    self.rows.iter().map(|known| &*known.name).filter(|name| name.len() > 1);
+                let names = self.all().map(|known| &*known.name).filter(|name| name.len() > 1);
                 let meant = suggest::nearest(name, names).map(str::to_owned);
                 Err(GetoptError::UnknownLong(format!("--{body}"), meant))
             }
@@ -256,10 +265,8 @@ impl Grammar {
     ) -> Result<(), GetoptError> {
         let mut chars = letters.chars();
         while let Some(letter) = chars.next() {
-            let Some(known) = self
-                .rows
-                .iter()
-                .find(|known| [known.short, known.short_alias].contains(&Some(letter)))
+            let Some(known) =
+                self.all().find(|known| [known.short, known.short_alias].contains(&Some(letter)))
             else {
                 return Err(GetoptError::UnknownShort(letter));
             };

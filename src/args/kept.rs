@@ -4,7 +4,7 @@
 
 use crate::args::headings::{NEWS, RUNS, WHERE};
 use crate::args::job_values;
-use crate::args::table::{Field, Kind, Options, Row, Values};
+use crate::args::table::{Field, Kind, Options, Row, Table, Values, rows_of};
 use crate::args::value::{Maybe, unless_empty};
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
 use slotd_model::JobRequest;
@@ -191,6 +191,11 @@ impl Options for KeptOpts {
             row.set_long(Some(option.long));
             Row { short: option.short, ..row }
         }));
+    }
+
+    fn table() -> &'static [Row] {
+        static TABLE: Table = Table::new();
+        TABLE.get_or_init(rows_of::<Self>)
     }
 
     fn read(values: &mut Values<'_>) -> Self {

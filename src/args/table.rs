@@ -9,15 +9,28 @@
 use crate::args::value::{BadValue, Parse, Why};
 use slotd_model::read::split_outside_brackets;
 use std::borrow::Cow;
+use std::sync::OnceLock;
 
 /// A struct of options.
 pub trait Options: clap::Args + Sized {
     /// Appends a row for each field, in their order.
     fn rows(rows: &mut Vec<Row>);
 
+    /// Returns all rows. They are created only once, since the daemon parses many command lines.
+    fn table() -> &'static [Row];
+
     /// Reads the fields, in the order of the rows. A field whose value is refused gets its default;
     /// see [`Values::refused`].
     fn read(values: &mut Values<'_>) -> Self;
+}
+
+/// The rows of a struct, once they exist.
+pub type Table = OnceLock<Vec<Row>>;
+
+pub fn rows_of<T: Options>() -> Vec<Row> {
+    let mut rows = Vec::with_capacity(128);
+    T::rows(&mut rows);
+    rows
 }
 
 /// The kind of an option, which follows from the type of its field.
@@ -292,6 +305,10 @@ impl Taken<'_> {
     /// Parses the values and notes the first one that is refused.
     fn parse<T>(self, parser: &impl Parse<T>) -> Vec<T> {
         let Taken { row, words, refused } = self;
+        // Most options of a command are not given.
+        if words.is_empty() {
+            return Vec::new();
+        }
         let option = row.long();
         let spelling = format!("--{option}");
         let mut parsed = Vec::with_capacity(words.len());
@@ -348,6 +365,11 @@ macro_rules! options {
                 $($crate::args::table::row!(
                     rows $field $type, $(arg $arg)? $(command $command)?
                 );)*
+            }
+
+            fn table() -> &'static [$crate::args::table::Row] {
+                static TABLE: $crate::args::table::Table = $crate::args::table::Table::new();
+                TABLE.get_or_init($crate::args::table::rows_of::<Self>)
             }
 
             fn read(values: &mut $crate::args::table::Values<'_>) -> Self {

@@ -786,7 +786,7 @@ fn definitions_are_valid_and_variables_name_their_options() {
 /// Checks that a command accepts the options that clap shows in its help.
 fn check_rows<T: Options>() {
     let comparable = |grammar: Grammar| -> Vec<Row> {
-        let rows = grammar.rows.into_iter().filter(|row| !row.is_operands());
+        let rows = grammar.rows.into_owned().into_iter().filter(|row| !row.is_operands());
         rows.map(|row| Row { default_missing: None, overrides: Vec::new(), ..row }).collect()
     };
     let shown = Grammar::of_definition(&T::augment_args(clap::Command::new("t")));

@@ -109,10 +109,8 @@ impl Grammar {
         let mut kept = String::from("-");
         let mut used = 0;
         for (at, letter) in letters.char_indices() {
-            let known = self
-                .rows
-                .iter()
-                .find(|known| [known.short, known.short_alias].contains(&Some(letter)));
+            let known =
+                self.all().find(|known| [known.short, known.short_alias].contains(&Some(letter)));
             let Some(known) = known else {
                 kept.push_str(&letters[at..]);
                 break;
