@@ -6,7 +6,7 @@ use crate::args::origin::Origin;
 use slotd_model::binding::CPU_BIND_VARIABLES;
 use slotd_model::request::ExportSpec;
 use slotd_parse::SpecError;
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 
 /// The variables that are passed without `ALL`: enough for a login-like session. Slurm asks the
@@ -37,20 +37,25 @@ pub fn is_basic(name: &OsStr) -> bool {
 
 /// An ordered set of variables.
 #[derive(Debug, Default)]
-struct Vars(Vec<(OsString, OsString)>);
+struct Vars<'a>(Vec<(&'a OsStr, &'a OsStr)>);
 
-impl Vars {
-    fn set(&mut self, name: impl AsRef<OsStr>, value: impl AsRef<OsStr>) {
+impl<'a> Vars<'a> {
+    fn set<N, V>(&mut self, name: &'a N, value: &'a V)
+    where
+        N: AsRef<OsStr> + ?Sized,
+        V: AsRef<OsStr> + ?Sized,
+    {
         let (name, value) = (name.as_ref(), value.as_ref());
-        match self.0.iter_mut().find(|(key, _)| key == name) {
-            Some((_, old)) => value.clone_into(old),
-            None => self.0.push((name.to_owned(), value.to_owned())),
+        match self.0.iter_mut().find(|(key, _)| *key == name) {
+            Some((_, old)) => *old = value,
+            None => self.0.push((name, value)),
         }
     }
 
     /// Formats the variables as `KEY=VALUE` entries that end with a zero byte.
     fn block(&self) -> Vec<u8> {
-        let mut block = Vec::new();
+        let len = self.0.iter().map(|(name, value)| name.len() + value.len() + 2).sum();
+        let mut block = Vec::with_capacity(len);
         for (name, value) in &self.0 {
             block.extend_from_slice(name.as_bytes());
             block.push(b'=');
@@ -98,16 +103,15 @@ impl Export<'_> {
         let all = self.option.is_none_or(|option| option.spec.all);
         let fresh = self.new_job && origin.var_os("SLURM_JOB_ID").is_some();
         let has_binding = origin.binding_of_step().is_some();
-        for (name, value) in &origin.env {
-            let text = name.to_string_lossy();
-            let is_of_task = OF_A_TASK.iter().any(|prefix| text.starts_with(prefix));
+        for (name, value) in origin.env.iter() {
+            let starts_with = |prefix: &str| name.as_bytes().starts_with(prefix.as_bytes());
+            let is_of_task = || OF_A_TASK.into_iter().any(starts_with);
             let is_binding =
-                has_binding && CPU_BIND_VARIABLES.iter().any(|of_step| text == *of_step);
-            let stale = fresh && (is_of_task || is_binding);
-            let slurms = text.starts_with("SLURM_") || text.starts_with("SPANK_");
-            let basic = BASICS.iter().any(|basic| text == *basic);
-            if !stale && (all || slurms || basic) {
-                vars.0.push((name.clone(), value.clone()));
+                || has_binding && CPU_BIND_VARIABLES.iter().any(|of_step| name == *of_step);
+            let stale = fresh && (is_of_task() || is_binding());
+            let slurms = || starts_with("SLURM_") || starts_with("SPANK_");
+            if !stale && (all || slurms() || is_basic(name)) {
+                vars.0.push((name, value));
             }
         }
         if !all {

@@ -7,9 +7,10 @@
 use crate::args::job_values::Limits;
 use slotd_model::Timestamp;
 use slotd_model::binding::CPU_BIND_VARIABLES;
+use slotd_model::environ::Environ;
 use slotd_model::late::Late;
 use slotd_model::rlimits::{Rlimit, Rlimits};
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsStr;
 use std::path::{Component, Path, PathBuf};
 use std::rc::Rc;
 
@@ -37,8 +38,7 @@ pub struct Origin {
     pub shell: Late<String>,
     /// The short host name.
     pub host: String,
-    /// The environment, in its original order. Values may not be valid UTF-8.
-    pub env: Vec<(OsString, OsString)>,
+    pub env: Environ,
     pub umask: Late<u32>,
     /// The resource limits of this process, by their `--propagate` names.
     pub limits: Late<Vec<(&'static str, Rlimit)>>,
@@ -56,7 +56,7 @@ impl Origin {
 
     /// Returns an environment variable as bytes.
     pub fn var_os(&self, name: &str) -> Option<&OsStr> {
-        self.env.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_os_str())
+        self.env.get(name)
     }
 
     /// Returns an environment variable, or `None` if it is unset or empty.
@@ -118,7 +118,7 @@ pub(crate) mod tests {
             home: late(|| "/home/lab".into()),
             shell: late(|| "/bin/bash".into()),
             host: "vm".into(),
-            env: env.iter().map(|(k, v)| (OsString::from(k), OsString::from(v))).collect(),
+            env: env.iter().copied().collect(),
             umask: late(|| 0o022),
             limits: late(|| vec![("CORE", Rlimit { resource: 4, soft: 0, hard: 9 })]),
             now: Timestamp::from_secs(1_795_176_000),

@@ -10,6 +10,7 @@ use crate::args::error::CliError;
 use crate::args::origin::Origin;
 use crate::client::connection::Connection;
 use crate::commands::log::views;
+use slotd_model::environ::Environ;
 use slotd_model::request::JobKind;
 use slotd_model::update::Update;
 use slotd_model::view::JobView;
@@ -95,7 +96,7 @@ pub fn change(named: &JobRef, before: &str, text_now: &str) -> Result<String, Cl
 
 /// Returns the origin of an edited text, in which environment variables have no effect.
 fn bare_origin() -> Origin {
-    Origin { env: Vec::new(), ..origin() }
+    Origin { env: Environ::default(), ..origin() }
 }
 
 /// Returns the job if it is pending.

@@ -8,6 +8,7 @@ use super::sbatch::{self, Sbatch, Text, number, sentence};
 use super::{clusters, now, sacct, scontrol, sinfo, squeue};
 use crate::args::origin::Origin;
 use crate::daemon::command_line::{CommandLine, Parsed, PlainQuery};
+use slotd_model::environ::Environ;
 use slotd_model::job::Client;
 use slotd_model::late::late;
 use slotd_model::request::MemRequest;
@@ -15,7 +16,7 @@ use slotd_model::rlimits::Rlimit;
 use slotd_protocol::request::{Program, Submit};
 use slotd_sys::{limits, system, user, zone};
 use std::cell::{Cell, OnceCell};
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io;
 use std::os::unix::fs::MetadataExt;
@@ -180,14 +181,14 @@ impl Parser {
     /// names.
     fn origin(
         &self,
-        env: Vec<(OsString, OsString)>,
+        env: Environ,
         dir: PathBuf,
         umask: u32,
         limits: Vec<(&'static str, Rlimit)>,
     ) -> Option<Origin> {
         let (uid, gid) = user::current();
         // The daemon opens no file that a client chooses. A value that is not UTF-8 names no zone.
-        let tz = env.iter().find(|(name, _)| name == "TZ").map(|(_, value)| value.to_str());
+        let tz = env.get("TZ").map(OsStr::to_str);
         let tz = tz.flatten().map(ToOwned::to_owned);
         tz.as_deref().is_none_or(zone::is_of_the_host).then_some(())?;
         let Names { user, group, home, shell } = self.names()?;
@@ -218,8 +219,8 @@ const MOST_TIME_FORMAT: usize = 64;
 
 /// Returns whether a query is too short to make its answer long. Ranges in brackets could name
 /// millions of hosts or tasks.
-fn is_short(args: &[OsString], env: &[(OsString, OsString)]) -> bool {
-    let most = |name: &OsString| match name.as_encoded_bytes() {
+fn is_short(args: &[OsString], env: &Environ) -> bool {
+    let most = |name: &OsStr| match name.as_encoded_bytes() {
         b"SLURM_TIME_FORMAT" => MOST_TIME_FORMAT,
         name if name.starts_with(b"S") => MOST_WORDS,
         _ => usize::MAX,
@@ -267,7 +268,7 @@ mod tests {
         Parser { known: Arc::new(Mutex::new(Known { stamp: stamp(), names })) }.parse(line)
     }
 
-    fn line(words: Vec<OsString>, env: Vec<(OsString, OsString)>) -> CommandLine {
+    fn line(words: Vec<OsString>, env: Environ) -> CommandLine {
         CommandLine {
             program: Program::Sbatch,
             args: std::iter::once("sbatch".into()).chain(words).collect(),
@@ -282,7 +283,7 @@ mod tests {
 
     fn plain(words: &[&str], env: &[(&str, &str)]) -> Parsed {
         let words = words.iter().map(Into::into).collect();
-        parse(line(words, env.iter().map(|(name, value)| (name.into(), value.into())).collect()))
+        parse(line(words, env.iter().copied().collect()))
     }
 
     #[test]
@@ -322,7 +323,7 @@ mod tests {
 
     #[test]
     fn no_command_line_is_plain_before_the_names_are_known() {
-        let wrap = || line(vec!["--wrap".into(), "true".into()], Vec::new());
+        let wrap = || line(vec!["--wrap".into(), "true".into()], Environ::default());
         assert!(matches!(parse(wrap()), Parsed::Job { .. }));
         assert!(matches!(parse_as(None, wrap()), Parsed::NotPlain));
     }
@@ -336,7 +337,7 @@ mod tests {
             let words = words.iter().map(Into::into).collect();
             let text = b"#!/bin/sh\n#SBATCH -J named\n".to_vec();
             let script = Some(SentScript { word: word.map(Into::into), text });
-            parse(CommandLine { script, ..line(words, Vec::new()) })
+            parse(CommandLine { script, ..line(words, Environ::default()) })
         };
         // It was asked for, or the client has guessed it.
         for (name, word) in
@@ -368,7 +369,7 @@ mod tests {
     #[test]
     fn short_tables_are_plain_queries() {
         let is_query = |program: Program, words: &str, env: &[(&str, &str)]| {
-            let env = env.iter().map(|(name, value)| (name.into(), value.into())).collect();
+            let env = env.iter().copied().collect();
             let words = words.split_whitespace().map(Into::into).collect();
             let parsed = parse(CommandLine { program, client: None, ..line(words, env) });
             matches!(parsed, Parsed::Query(_))
@@ -518,7 +519,7 @@ mod tests {
             let first = if program == Program::Scontrol { vec!["show".into(), "job".into()] } else { Vec::new() };
             let words = [first, words].concat();
             let parsed =
-                parse(CommandLine { program, client: None, ..line(words, vec![(variable.into(), value)]) });
+                parse(CommandLine { program, client: None, ..line(words, [(variable, value)].into_iter().collect()) });
             if let Parsed::Query(query) = parsed {
                 let jobs = vec![JobView::default()];
                 (query.print)(Answer::Jobs(JobList { jobs, ..JobList::at(now()) }));
@@ -540,7 +541,7 @@ mod tests {
                 let lines = lines.iter().map(|line| [b"#SBATCH ", line.as_encoded_bytes(), b"\n"].concat());
                 [b"#!/bin/sh\n".to_vec()].into_iter().chain(lines).chain([tail]).collect::<Vec<_>>().concat()
             });
-            let env = vec![(variable.into(), value)];
+            let env = [(variable, value)].into_iter().collect();
             let word = guess.then(|| words.last().cloned()).flatten();
             let script = script.map(|text| SentScript { word, text });
             parse(CommandLine { script, is_on_terminal, ..line(words, env) });

@@ -48,6 +48,7 @@ use std::cell::{Cell, RefCell};
 use std::ffi::OsString;
 use std::fs::{File, OpenOptions};
 use std::io::{self, IsTerminal, Read};
+use std::iter::once;
 use std::mem::ManuallyDrop;
 use std::os::fd::FromRawFd;
 use std::os::unix::fs::OpenOptionsExt;
@@ -340,15 +341,11 @@ pub(super) fn find_script(
     origin: &Origin,
     read: Fetch<'_>,
 ) -> Result<(String, Vec<u8>), CliError> {
-    let mut candidates = vec![PathBuf::from(origin.absolute(name))];
-    if !name.contains('/') {
-        let path = origin.var_os("PATH").unwrap_or_default();
-        candidates.extend(
-            std::env::split_paths(path).filter(|dir| dir.is_absolute()).map(|dir| dir.join(name)),
-        );
-    }
+    let path = origin.var_os("PATH").filter(|_| !name.contains('/')).unwrap_or_default();
+    let of_path =
+        std::env::split_paths(path).filter(|dir| dir.is_absolute()).map(|dir| dir.join(name));
     let mut failure = None;
-    for candidate in candidates {
+    for candidate in once(PathBuf::from(origin.absolute(name))).chain(of_path) {
         match read(Text::File(&candidate)) {
             Ok(bytes) => return Ok((candidate.to_string_lossy().into_owned(), bytes)),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {

@@ -1,6 +1,7 @@
 //! Plain command lines, which the daemon parses for the shortcut of their programs.
 
 use slotd_model::JobId;
+use slotd_model::environ::Environ;
 use slotd_model::job::ClientProcess;
 use slotd_model::query::JobQuery;
 use slotd_protocol::answer::Answer;
@@ -15,7 +16,7 @@ pub struct CommandLine {
     pub program: Program,
     /// Including the name of the program.
     pub args: Vec<OsString>,
-    pub env: Vec<(OsString, OsString)>,
+    pub env: Environ,
     /// The working directory. Only that of a submission is known.
     pub dir: PathBuf,
     pub script: Option<SentScript>,

@@ -22,6 +22,7 @@ pub mod cpu_use;
 pub mod cron;
 pub mod dependency;
 pub mod diagnostics;
+pub mod environ;
 pub mod exit;
 pub mod gpu;
 pub mod host_use;

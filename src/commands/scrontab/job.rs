@@ -34,7 +34,7 @@ const NOT_HERE: [&str; 10] = [
 pub(super) fn login(origin: Origin) -> Origin {
     let home = || PathBuf::from(user::home_and_shell(user::current().0).0);
     let mut origin = Origin { cwd: late(home), ..origin };
-    origin.env.retain(|(name, _)| job_env::is_basic(name));
+    origin.env.retain(job_env::is_basic);
     origin
 }
 
@@ -96,7 +96,7 @@ mod tests {
     fn job(text: &str, env: &[(&str, &str)]) -> Result<(JobRequest, LaunchTexts), String> {
         let entries = crontab::parse(text).expect("a valid crontab");
         let mut origin = lab(env);
-        origin.env.retain(|(name, _)| job_env::is_basic(name));
+        origin.env.retain(job_env::is_basic);
         of(&entries[0], &["scrontab".into(), "file".into()], &origin)
             .map_err(|error| error.text("scrontab"))
     }

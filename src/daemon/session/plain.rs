@@ -3,6 +3,7 @@
 use super::{Replied, Session, plain};
 use crate::daemon::command_line::{CommandLine, Parsed, PlainQuery, QueryOf, SentScript};
 use slotd_model::JobRequest;
+use slotd_model::environ::Environ;
 use slotd_model::job::ClientProcess;
 use slotd_model::source::WorkTree;
 use slotd_model::view::JobList;
@@ -24,8 +25,8 @@ impl Session {
     pub(super) async fn plain_command(&mut self, ask: PlainCommand, raw: Vec<u8>) -> Replied {
         let not_plain = Ok(plain(Answer::NotPlain));
         let Some(line) = self.command_line(&ask, raw) else { return not_plain };
-        let off = |(name, value): &(OsString, OsString)| name == "SLOTD_GIT" && value == "off";
-        let looks = ask.may_be_in_tree && self.hub.work_trees.is_on && !line.env.iter().any(off);
+        let is_off = line.env.get("SLOTD_GIT").is_some_and(|value| value == "off");
+        let looks = ask.may_be_in_tree && self.hub.work_trees.is_on && !is_off;
         match (self.hub.parser)(line) {
             Parsed::NotPlain => not_plain,
             Parsed::Query(query) => self.plain_query(*query).await,
@@ -91,11 +92,14 @@ impl Session {
             && ask.umask <= 0o777;
         let is_path = client.is_none() || (dir.starts_with(b"/") && !dir.contains(&0));
         (script.len() == ask.script_len && is_usual && is_path).then_some(())?;
-        let mut words = words.split_inclusive(|byte| *byte == 0).map(|word| {
-            let word = word.strip_suffix(b"\0").unwrap_or(word);
-            OsString::from_vec(word.to_vec())
-        });
-        let args: Vec<OsString> = words.by_ref().take(ask.args).collect();
+        let mut args = Vec::with_capacity(ask.args);
+        let mut rest = words;
+        while args.len() < ask.args && !rest.is_empty() {
+            let end = rest.iter().position(|byte| *byte == 0).unwrap_or(rest.len());
+            let (word, others) = rest.split_at(end);
+            args.push(OsString::from_vec(word.to_vec()));
+            rest = others.get(1..).unwrap_or_default();
+        }
         let script = (!script.is_empty()).then(|| SentScript {
             word: args.get(ask.script_word).filter(|_| ask.script_word > 0).cloned(),
             text: script.to_vec(),
@@ -103,7 +107,7 @@ impl Session {
         Some(CommandLine {
             program: ask.program,
             args,
-            env: words.filter_map(|variable| split(&variable)).collect(),
+            env: Environ::parse(rest.to_vec()),
             dir: PathBuf::from(OsString::from_vec(dir.to_vec())),
             script,
             umask: ask.umask,
@@ -140,29 +144,4 @@ async fn work_tree_of(request: &JobRequest) -> Option<Option<WorkTree>> {
     let dir = PathBuf::from(&request.work_dir);
     let what = format!("looking for a git work tree around {}", dir.display());
     aside::run(what, aside::PATIENCE, move || work_tree::probe(&dir)).await.ok()
-}
-
-/// Splits a variable into its name and value, as `std::env::vars_os` does: a name may start with
-/// `=`.
-fn split(variable: &OsString) -> Option<(OsString, OsString)> {
-    let bytes = variable.as_bytes();
-    let at = bytes.iter().skip(1).position(|byte| *byte == b'=')? + 1;
-    let part = |bytes: &[u8]| OsString::from_vec(bytes.to_vec());
-    Some((part(&bytes[..at]), part(&bytes[at + 1..])))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn variables_are_split_like_those_of_a_process() {
-        let pair = |text: &str| {
-            split(&text.into())
-                .map(|(name, value)| format!("{} {}", name.display(), value.display()))
-        };
-        assert_eq!(pair("A=b=c").as_deref(), Some("A b=c"));
-        assert_eq!(pair("=A=b").as_deref(), Some("=A b"));
-        assert_eq!((pair("A"), pair(""), pair("=")), (None, None, None));
-    }
 }
