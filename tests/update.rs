@@ -185,7 +185,7 @@ fn longer_limit_keeps_a_job_running() {
     let slotd = Slotd::start();
     let job = slotd.wrap(&["-t", "10"], &format!("echo ready; {}", slotd.gate("go")));
     slotd.wait_text(&format!("slurm-{job}.out"), "ready");
-    let start = slotd.job(job).start();
+    let start = slotd.job(job).start() / 1_000_000;
     let now = || std::time::UNIX_EPOCH.elapsed().unwrap().as_micros() as i64;
     // From here, the limit is six seconds away, however long the job took to start.
     let limit = (now() - start) / 1_000_000 + 6;
@@ -392,4 +392,54 @@ fn priority_does_not_start_a_held_job() {
     );
     slotd.line(&format!("scontrol release {held}")).ok();
     slotd.wait_state(held, "COMPLETED");
+}
+
+#[test]
+fn the_end_of_a_running_job_can_be_set() {
+    let slotd = Slotd::start();
+    let job = slotd.endless(&["-t", "60"]);
+    slotd.wait_state(job, "RUNNING");
+    let start = slotd.job(job).start() / 1_000_000;
+    for secs in [600, 5401] {
+        update(&slotd, job, &format!("EndTime=uts{}", start + secs));
+        let end = slotd.sh(&format!("date -d $(squeue -h -j {job} -o %e) +%s")).ok();
+        assert_eq!(end.text(), (start + secs).to_string());
+    }
+    assert_eq!(slotd.show(job, "TimeLimit"), "01:30:01");
+    for end in ["16:00", "tomorrow", "now+2hours", "2050-01-01T00:00"] {
+        update(&slotd, job, &format!("EndTime={end}"));
+    }
+    assert_eq!(slotd.show(job, "EndTime"), "2050-01-01T00:00:00");
+
+    let change = |job: &str, end: &str, stderr: &str| {
+        slotd.expect(&format!("scontrol update JobId={job} EndTime={end}"), 1, "", stderr);
+    };
+    let past = slotd.line(&format!("scontrol update JobId={job} EndTime=2020-01-01")).fails(1);
+    assert!(past.stderr.starts_with("the new end time is "), "{past:?}");
+    let text = format!("to end a job now, use scancel\nInvalid time specified for job {job}\n");
+    assert!(past.stderr.ends_with(&text), "{past:?}");
+    let wrong = slotd.line(&format!("scontrol update JobId={job} EndTime=+10")).fails(1);
+    assert!(wrong.stderr.starts_with("Invalid EndTime specification: +10\n"), "{wrong:?}");
+    let pending = slotd.wrap(&["--hold"], "true");
+    change(&pending.to_string(), "now+60", &format!("Job is not running for job {pending}\n"));
+
+    update(&slotd, job, "EndTime=now");
+    slotd.wait_state(job, "TIMEOUT");
+    change(&job.to_string(), "now+60", &format!("Job has already finished for job {job}\n"));
+}
+
+#[test]
+fn the_end_of_an_array_is_that_of_its_running_tasks() {
+    let slotd = Slotd::start();
+    let array = slotd.wrap(&["-a", "1-2%1", "-t", "60"], "exec sleep 1000");
+    slotd.wait("its first task", || {
+        slotd.records(array).iter().any(|task| task.state() == "RUNNING").then_some(())
+    });
+    update(&slotd, array, "EndTime=now+2hours");
+    let limits = slotd.line(&format!("squeue -h -r -j {array} -o %K=%l -S K")).ok();
+    assert_eq!(limits.lines()[1], "2=1:00:00");
+    assert!(limits.lines()[0].starts_with("1=2:00:0"), "{limits:?}");
+    let task = format!("{array}_2");
+    let line = format!("scontrol update JobId={task} EndTime=now+2hours");
+    slotd.expect(&line, 1, "", &format!("Job is not running for job {task}\n"));
 }

@@ -256,6 +256,9 @@ static OTHER_KEYS: &[Key] = &[
     Key(&["NumNodes", "ReqNodes"], |_, value, _| {
         slotd_parse::nodes::parse(value).map(|nodes| Update::NumNodes(nodes.min))
     }),
+    Key(&["EndTime"], |key, value, origin| {
+        slotd_parse::begin::parse_for(value, key, origin.now, &origin.tz).map(Update::EndTime)
+    }),
     Key(&["Prefer"], |_, value, _| {
         let wanted = (!value.is_empty()).then(|| slotd_parse::constraint::parse_preference(value));
         wanted.transpose().map(Update::Prefer)

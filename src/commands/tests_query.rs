@@ -707,6 +707,10 @@ fn scontrol_update_accepts_slurms_keys() {
         changes(&["StartTime=now+1hour"]),
         [Update::StartTime(lab(&[]).now.plus_secs(3600))]
     );
+    for (end, secs) in [("now+10minutes", 600), ("now+90", 90), ("now-60", -60)] {
+        let at = Timestamp::from_secs(lab(&[]).now.as_secs() + secs);
+        assert_eq!(changes(&[&format!("EndTime={end}")]), [Update::EndTime(at)], "{end}");
+    }
     assert_eq!(changes(&["WorkDir=x"]), [Update::WorkDir("/work/x".into())]);
     let gpus = |per_node, model: Option<&str>| {
         [Update::Gpus(GpuRequest {

@@ -60,6 +60,12 @@ pub enum Refusal {
     Disabled,
     /// The key can only be changed while the job is pending.
     NotPending,
+    /// The key can only be changed while the job is running.
+    NotRunning,
+    /// The new end of a job is this long ago.
+    EndHasPassed {
+        secs: u64,
+    },
     /// A new script for only some tasks of an array, or after tasks of the array have started.
     ScriptOfArray,
     /// A new script for a job of srun or salloc.
@@ -327,6 +333,10 @@ impl Refusal {
                 by_secs / 60,
                 limit_secs / 60
             ),
+            Refusal::EndHasPassed { secs } => format!(
+                "the new end time is {} in the past: to end a job now, use scancel",
+                crate::counted(*secs, "second")
+            ),
             Refusal::TooLong { what, len, max } => format!("{what} of {len} bytes, {max} at most"),
             Refusal::UnknownDependency(term @ DependencyTerm::On { job, .. }) => {
                 format!("no job {job} for dependency {term}")
@@ -463,6 +473,8 @@ impl fmt::Display for Refusal {
             Refusal::Pending => "Job is pending execution",
             Refusal::Disabled => "Requested operation is presently disabled",
             Refusal::NotPending => "Job is no longer pending execution",
+            Refusal::NotRunning => "Job is not running",
+            Refusal::EndHasPassed { .. } => "Invalid time specified",
             Refusal::ScriptOfArray => {
                 "All tasks of an array share one script, which can only be changed for the whole array before its first task starts"
             }

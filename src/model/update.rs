@@ -17,6 +17,8 @@ pub enum Update {
     TimeLimit(Option<u64>),
     /// `TimeLimit=+10`, `TimeLimit=-10`: seconds to add to each job's own limit.
     TimeLimitBy(i64),
+    /// The end of a running job: its time limit becomes the run time that it has until then.
+    EndTime(Timestamp),
     /// Seconds.
     TimeMin(Option<u64>),
     /// 0 holds the job. Any other number is refused for a held job, as in Slurm.
@@ -75,6 +77,7 @@ pub enum Update {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stage {
     Pending,
+    Running,
     /// While the job is pending or running.
     Size,
     Always,
@@ -106,6 +109,8 @@ impl Update {
             | Update::StdIn(_)
             | Update::Text(KeptText::Qos, _)
             | Update::Script { .. } => Stage::Pending,
+            // A job that has not started has no end to move.
+            Update::EndTime(_) => Stage::Running,
             Update::JobName(_)
             | Update::Priority(1..)
             | Update::PriorityReset
@@ -144,6 +149,8 @@ impl Update {
                 };
                 request.time_limit_secs = Some(changed);
             }
+            // The limit also depends on the start and the suspensions of the job.
+            Update::EndTime(_) => {}
             Update::TimeMin(secs) => request.time_min_secs = *secs,
             // Holds the job and keeps its priority for the release.
             Update::Priority(0) => {}

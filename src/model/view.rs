@@ -97,6 +97,13 @@ impl Job {
         passed(start, until, self.run.stepped_us, self.run.suspended_us)
     }
 
+    /// Returns the time limit, in seconds, with which this running job ends at `end`. It is at least
+    /// 1, and rounded up: the job does not end in an earlier second.
+    pub fn limit_until(&self, end: Timestamp) -> u64 {
+        let secs = self.elapsed(end).as_micros().div_ceil(1_000_000);
+        u64::try_from(secs).unwrap_or(u64::MAX).max(1)
+    }
+
     /// Returns the run time of a step without suspensions.
     pub fn step_elapsed(&self, step: &Step, now: Timestamp) -> Duration {
         let until = step.end.or(self.run.suspended_at).unwrap_or(now);

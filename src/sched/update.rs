@@ -1,7 +1,7 @@
 //! `scontrol update job`: which keys may change when, and the consequences.
 //!
 //! Name, partition and priority may change while the job is PENDING, the time limit until it has
-//! ended. Slurm's other keys follow the first rule if they affect the start, and the second if they
+//! ended, and the end while it is RUNNING. Slurm's other keys follow the first rule if they affect the start, and the second if they
 //! only describe the job. The size of a job may also change while it runs (`resize`). All keys of a
 //! command are checked before any is applied.
 
@@ -29,20 +29,27 @@ use std::sync::Arc;
 #[derive(Debug, Clone, Copy)]
 struct Keys {
     is_for_pending: bool,
+    is_for_running: bool,
     is_size: bool,
 }
 
 impl Keys {
     fn of(updates: &[Update]) -> Keys {
         let has = |stage| updates.iter().any(|update| update.stage() == stage);
-        Keys { is_for_pending: has(Stage::Pending), is_size: has(Stage::Size) }
+        Keys {
+            is_for_pending: has(Stage::Pending),
+            is_for_running: has(Stage::Running),
+            is_size: has(Stage::Size),
+        }
     }
 
     fn may_change(self, state: JobState, has_pending: bool) -> bool {
         match state {
-            JobState::Pending => true,
-            // Keys for pending jobs change the pending tasks of an array.
+            // Keys for pending jobs change the pending tasks of an array, and keys for running jobs
+            // its running tasks.
+            JobState::Pending => !self.is_for_running,
             _ if self.is_for_pending => false,
+            _ if self.is_for_running => state == JobState::Running,
             _ if self.is_size => !has_pending && may_resize(state),
             _ => !state.is_terminal(),
         }
@@ -138,6 +145,8 @@ impl Core {
         if found.is_empty() {
             return Err(if keys.is_for_pending {
                 Refusal::NotPending
+            } else if keys.is_for_running {
+                Refusal::NotRunning
             } else {
                 Refusal::AlreadyDone
             });
@@ -176,6 +185,13 @@ impl Core {
                 Update::Prefer(Some(wanted)) => self.resources.host().check_preference(wanted)?,
                 Update::Features(Some(wanted)) => self.resources.host().check_features(wanted)?,
                 Update::Script { text, .. } => self.check_script(job, text)?,
+                Update::EndTime(end) => {
+                    let late_secs = now.as_secs().saturating_sub(end.as_secs());
+                    if let Ok(secs @ 1..) = u64::try_from(late_secs) {
+                        return Err(Refusal::EndHasPassed { secs });
+                    }
+                    request.time_limit_secs = Some(job.limit_until(*end));
+                }
                 _ => {}
             }
             update.write(&mut request)?;

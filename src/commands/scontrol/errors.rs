@@ -5,7 +5,7 @@ use super::session::bare;
 use crate::args::error::CliError;
 
 /// Slurm's error numbers, for the refusals that slotd also has.
-const SLURM_ERRORS: [(i32, &str); 29] = [
+const SLURM_ERRORS: [(i32, &str); 31] = [
     (2000, "Invalid partition name specified"),
     (2005, "More processors requested than permitted"),
     (2006, "Node count specification invalid"),
@@ -29,11 +29,13 @@ const SLURM_ERRORS: [(i32, &str); 29] = [
     (2050, "Job violates accounting/QOS policy (job submit limit, user's size and/or time limits)"),
     (2051, "Requested time limit is invalid (missing or exceeds some limit)"),
     (2053, "Requested reservation is invalid"),
+    (2054, "Invalid time specified"),
     (2070, "Required partition not available (inactive or drain)"),
     (2072, "Invalid generic resource (gres) specification"),
     (2073, "Job is no longer pending execution"),
     (2081, "Invalid job array specification"),
     (2084, "Job has already finished"),
+    (2085, "Job is not running"),
     (2115, "Invalid Trackable RESource (TRES) specification"),
 ];
 

@@ -16,7 +16,7 @@ use slotd_parse::error::shown;
 use slotd_parse::suggest;
 
 /// Slurm's keys for jobs that have no effect here.
-const NO_EFFECT: [&str; 15] = [
+const NO_EFFECT: [&str; 14] = [
     "burstBuffer",
     "clusterFeatures",
     "clusters",
@@ -31,7 +31,6 @@ const NO_EFFECT: [&str; 15] = [
     "threadSpec",
     "userID",
     "userList",
-    "endTime",
 ];
 
 /// Entities that Slurm's `update` can change but slotd refuses, by their first key, with the

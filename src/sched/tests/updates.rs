@@ -57,6 +57,40 @@ fn a_relative_time_limit_applies_to_each_job() {
 }
 
 #[test]
+fn a_new_end_sets_the_time_limit_of_a_running_job() {
+    let mut d = Double::new(1, 1000, 0);
+    let running = d.submit(ask().limit(3600));
+    let pending = d.submit(ask());
+    let update = |d: &mut Double, id, end| {
+        let key = [Update::EndTime(end)];
+        d.act(|core, cx| core.update(&JobRef::job(id), &key, &[], cx))
+    };
+    let limit = |d: &Double| d.core.job(running).unwrap().request.time_limit_secs;
+    d.plan();
+    let start = d.now;
+    d.wait(10);
+    update(&mut d, running, start.plus_secs(610)).unwrap();
+    assert_eq!(limit(&d), Some(610));
+    // The time of a suspension does not count against the limit.
+    d.act(|core, cx| core.suspend(&JobRef::job(running), cx)).unwrap();
+    assert_eq!(update(&mut d, running, start.plus_secs(700)), Err(Refusal::NotRunning));
+    d.wait(50);
+    d.act(|core, cx| core.resume(&JobRef::job(running), cx)).unwrap();
+    update(&mut d, running, start.plus_secs(700)).unwrap();
+    assert_eq!(limit(&d), Some(650));
+    let end = line::run_times::expected_end(d.core.job(running).unwrap(), None, d.now);
+    assert_eq!(end, line::run_times::ExpectedEnd::ByLimit(start.plus_secs(700)));
+
+    let ago = start.plus_secs(57);
+    assert_eq!(update(&mut d, running, ago), Err(Refusal::EndHasPassed { secs: 3 }));
+    assert_eq!(update(&mut d, pending, start.plus_secs(700)), Err(Refusal::NotRunning));
+    assert_eq!(limit(&d), Some(650));
+    d.end(running, EndCause::Exited, ExitCode::OK);
+    let ended = update(&mut d, running, start.plus_secs(700)).unwrap_err();
+    assert!(matches!(ended, Refusal::AlreadyFinished | Refusal::UnknownJob));
+}
+
+#[test]
 fn running_jobs_refuse_keys_for_pending_jobs_but_not_the_time_limit() {
     let mut d = Double::new(1, 1000, 0);
     let running = d.submit(ask());
