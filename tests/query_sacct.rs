@@ -695,3 +695,20 @@ fn a_long_list_has_waiting_and_ended_jobs() {
     // Earlier runs are only in the database.
     assert_eq!(lines("-D").iter().filter(|line| line.starts_with("700|")).count(), 2);
 }
+
+#[test]
+fn derived_exit_code_prefers_an_exit_status_to_a_signal() {
+    let slotd = Slotd::start();
+    let steps = |slotd: &Slotd, script: &str| {
+        let job = slotd.wrap(&[], script);
+        slotd.wait_state(job, "COMPLETED");
+        let shown = slotd.line(&format!("scontrol show job -d -o {job}")).ok().stdout;
+        let word = format!(" DerivedExitCode={} ", slotd.sacct(job, "DerivedExitCode"));
+        assert!(shown.contains(&word), "{word}: {shown}");
+        slotd.sacct(job, "ExitCode,DerivedExitCode")
+    };
+    let (one, killed) = ("srun sh -c 'exit 1'", "srun sh -c 'kill -9 $$'");
+    assert_eq!(steps(&slotd, &format!("{killed}; true")), "0:0|0:9");
+    assert_eq!(steps(&slotd, &format!("{killed}; {one}; true")), "0:0|1:0");
+    assert_eq!(steps(&slotd, &format!("{one}; {killed}; true")), "0:0|1:0");
+}

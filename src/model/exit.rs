@@ -46,6 +46,13 @@ impl ExitCode {
     pub fn worse(self, other: ExitCode) -> ExitCode {
         if other.as_shell() > self.as_shell() { other } else { self }
     }
+
+    /// Returns the code that Slurm derives for a job from two of its steps. It compares the numbers
+    /// of wait(2), in which any status is higher than any signal. Out of memory is above all.
+    pub fn derived_with(self, step: ExitCode) -> ExitCode {
+        let rank = |code: ExitCode| (code == Self::OUT_OF_MEMORY, code.status, code.signal);
+        if rank(step) > rank(self) { step } else { self }
+    }
 }
 
 impl fmt::Display for ExitCode {
@@ -136,6 +143,25 @@ impl ExitRecord {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// The values were recorded with Slurm 22.05.
+    #[test]
+    fn a_derived_exit_code_is_the_highest_of_the_steps() {
+        let (code, signal) = (ExitCode::status, ExitCode::signal);
+        for (steps, derived) in [
+            (&[code(3), code(2)][..], code(3)),
+            (&[signal(9)], signal(9)),
+            (&[signal(9), code(1)], code(1)),
+            (&[code(1), signal(9)], code(1)),
+            (&[signal(15), signal(9)], signal(15)),
+            (&[code(137), code(0)], code(137)),
+            (&[code(5), ExitCode::OUT_OF_MEMORY, code(7)], ExitCode::OUT_OF_MEMORY),
+            (&[], code(0)),
+        ] {
+            let all = steps.iter().fold(ExitCode::OK, |derived, step| derived.derived_with(*step));
+            assert_eq!(all, derived, "{steps:?}");
+        }
+    }
 
     /// Watchers outlive an upgrade of the daemon, and so do the records that they wrote.
     #[test]

@@ -47,7 +47,7 @@ pub struct RunState {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub preempted: Option<Box<Preempted>>,
     pub exit: ExitCode,
-    /// The worst exit code of its steps (sacct `DerivedExitCode`).
+    /// The highest exit code of its steps (sacct `DerivedExitCode`).
     #[serde(default, skip_serializing_if = "is_default")]
     pub derived_exit: ExitCode,
     /// The number of restarts before this run.

@@ -225,7 +225,7 @@ fn end_step(
     }
     let derived = job.run.derived_exit;
     if !is_stopping {
-        job.run.derived_exit = derived.worse(ended.exit);
+        job.run.derived_exit = derived.derived_with(ended.exit);
     }
     let is_job_changed = command.is_some() || job.run.derived_exit != derived;
     Some((Change::PutStep { job: job.id, step: Box::new(step) }, is_job_changed))
@@ -252,7 +252,7 @@ fn record_step(job: &mut Job, step: Step, cx: &mut Cx) {
             job.steps.swap_remove(at);
         }
         if job.run.state != JobState::Completing {
-            job.run.derived_exit = job.run.derived_exit.worse(step.exit);
+            job.run.derived_exit = job.run.derived_exit.derived_with(step.exit);
         }
     } else {
         match place {
