@@ -469,6 +469,9 @@ pub fn all_streams() -> StepOptions {
 }
 
 /// Returns a step's exit code as a shell reports it, and the lines that srun prints about it.
+///
+/// # Errors
+/// Fails if the step was refused or could not be launched.
 pub fn verdict(
     node: &str,
     job: JobId,
@@ -477,20 +480,18 @@ pub fn verdict(
     match outcome {
         StepOutcome::Ended { step, record, stopped } => {
             let (exit, tasks) = (record.exit, &record.tasks);
+            let step = step.unwrap_or(StepId::Num(0));
             if let Some(error) = &record.launch_error {
                 return Err(CliError::error(
                     1,
-                    format!("task launch for StepId={job} failed: {error}"),
+                    format!("task launch for StepId={job}.{step} failed on node {node}: {error}"),
                 ));
             }
             let mut lines: Vec<String> =
                 failures(node, tasks).into_iter().map(|line| format!("error: {line}")).collect();
             // If srun ended the step itself, it has already printed this.
             if !stopped && matches!(exit.signal, libc::SIGKILL | libc::SIGTERM) {
-                lines.push(format!(
-                    "Force Terminated StepId={job}.{}",
-                    step.unwrap_or(StepId::Num(0))
-                ));
+                lines.push(format!("Force Terminated StepId={job}.{step}"));
             }
             Ok((u8::try_from(exit.as_shell()).unwrap_or(1), lines))
         }
@@ -517,6 +518,7 @@ pub fn verdict(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use slotd_model::exit::ExitRecord;
 
     #[test]
     fn note_is_called_only_for_slow_work() {
@@ -529,6 +531,18 @@ mod tests {
         assert!(noted_if_slow(Duration::from_millis(1), note(), || notes.recv().is_ok()));
         assert_eq!(noted_if_slow(Duration::from_secs(3600), note(), || 7), 7);
         assert!(notes.try_recv().is_err());
+    }
+
+    #[test]
+    fn a_failed_launch_names_the_step_and_the_node() {
+        let record = Box::new(ExitRecord::launch_failed("no space on disk".into(), Timestamp(0)));
+        let step = Some(StepId::Num(3));
+        let outcome = StepOutcome::Ended { step, record, stopped: false };
+        let error = verdict("vm", JobId(493), &outcome).unwrap_err();
+        assert_eq!(
+            error.text("srun"),
+            "srun: error: task launch for StepId=493.3 failed on node vm: no space on disk\n"
+        );
     }
 
     #[test]
