@@ -6,6 +6,7 @@
 //! depend on who starts it.
 
 use crate::args::error::{CliError, Mark};
+use crate::commands::output::print;
 use crate::commands::running::configuration;
 use crate::commands::{Done, plain};
 use crate::daemon::detached::{self, DetachedError};
@@ -71,7 +72,7 @@ pub fn run(args: &DaemonArgs) -> Done {
     };
     let file = match of_running {
         Some(path) if file.as_ref().is_none_or(|file| Path::new(&file.path) != path) => {
-            println!("the settings are those of {}, as before", path.display());
+            print(&format!("the settings are those of {}, as before\n", path.display()))?;
             settings_file(Some(&path))?
         }
         _ => file,
@@ -242,7 +243,7 @@ fn status(paths: &Paths, running: Option<i32>) -> Done {
 }
 
 fn finish(code: u8, text: &str) -> Done {
-    println!("{text}");
+    print(&format!("{text}\n"))?;
     Ok(code)
 }
 

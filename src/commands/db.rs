@@ -1,6 +1,7 @@
 //! `slotd db`: checks, copies, restores and compacts the daemon's database.
 
 use crate::args::error::CliError;
+use crate::commands::output::print;
 use crate::commands::{Done, paths};
 use crate::daemon::database::{self, DatabaseError};
 use slotd_render::size::{Units, kib};
@@ -35,34 +36,36 @@ pub fn run(verb: &DbVerb) -> Done {
         DbVerb::Check => {
             let (contents, wrong) = database::check(&paths).map_err(failed)?;
             for line in &wrong {
-                println!("{line}");
+                print(&format!("{line}\n"))?;
             }
             if !wrong.is_empty() {
                 let why = database::advice(&paths, "the database is damaged");
                 return Err(CliError::error(1, why));
             }
-            println!(
-                "{} is valid: {} job{}, {}",
+            print(&format!(
+                "{} is valid: {} job{}, {}\n",
                 paths.db().display(),
                 contents.jobs,
                 if contents.jobs == 1 { "" } else { "s" },
                 size(contents.bytes)
-            );
+            ))
         }
         DbVerb::Backup { file } => {
             database::backup(&paths, file).map_err(failed)?;
-            println!("wrote {}, a copy of {}", file.display(), paths.db().display());
+            print(&format!("wrote {}, a copy of {}\n", file.display(), paths.db().display()))
         }
         DbVerb::Restore { file } => match database::restore(&paths, file).map_err(failed)? {
-            Some(old) => {
-                println!("restored {}; the old file is {}", paths.db().display(), old.display())
-            }
-            None => println!("restored {}; there was no old file", paths.db().display()),
+            Some(old) => print(&format!(
+                "restored {}; the old file is {}\n",
+                paths.db().display(),
+                old.display()
+            )),
+            None => print(&format!("restored {}; there was no old file\n", paths.db().display())),
         },
         DbVerb::Vacuum => {
             let (before, after) = database::vacuum(&paths).map_err(failed)?;
-            println!("{}: {}, previously {}", paths.db().display(), size(after), size(before));
+            let (now, before) = (size(after), size(before));
+            print(&format!("{}: {now}, previously {before}\n", paths.db().display()))
         }
     }
-    Ok(0)
 }

@@ -1,6 +1,7 @@
 //! `slotd doctor`: checks for the common problems of an installation and suggests a fix for each.
 
 use super::daemon::read_settings;
+use super::output::print;
 use super::running::configuration;
 use super::{Done, ask, ask_job_list, ask_node, enforces_memory, origin, unexpected};
 use crate::args::error::CliError;
@@ -59,12 +60,12 @@ pub fn run() -> Done {
     let mut problems = 0;
     for finding in findings {
         match finding {
-            Good(what) => println!("ok       {what}"),
+            Good(what) => print(&format!("ok       {what}\n"))?,
             Finding::Problem { what, fix } => {
                 problems += 1;
-                println!("PROBLEM  {what}\n    fix: {fix}");
+                print(&format!("PROBLEM  {what}\n    fix: {fix}\n"))?
             }
-        }
+        };
     }
     Ok(u8::from(problems > 0))
 }

@@ -478,7 +478,7 @@ pub fn verdict(
     outcome: &StepOutcome,
 ) -> Result<(u8, Vec<String>), CliError> {
     match outcome {
-        StepOutcome::Ended { step, record, stopped } => {
+        StepOutcome::Ended { step, record, stopped, lost_output } => {
             let (exit, tasks) = (record.exit, &record.tasks);
             let step = step.unwrap_or(StepId::Num(0));
             if let Some(error) = &record.launch_error {
@@ -493,7 +493,12 @@ pub fn verdict(
             if !stopped && matches!(exit.signal, libc::SIGKILL | libc::SIGTERM) {
                 lines.push(format!("Force Terminated StepId={job}.{step}"));
             }
-            Ok((u8::try_from(exit.as_shell()).unwrap_or(1), lines))
+            let mut code = u8::try_from(exit.as_shell()).unwrap_or(1);
+            if let Some(why) = lost_output {
+                lines.push(format!("error: output of the tasks was lost: {why}"));
+                code = code.max(1);
+            }
+            Ok((code, lines))
         }
         StepOutcome::Refused(why) => {
             Err(super::refused(&format!("Unable to create step for job {job}"), why))
@@ -537,7 +542,7 @@ mod tests {
     fn a_failed_launch_names_the_step_and_the_node() {
         let record = Box::new(ExitRecord::launch_failed("no space on disk".into(), Timestamp(0)));
         let step = Some(StepId::Num(3));
-        let outcome = StepOutcome::Ended { step, record, stopped: false };
+        let outcome = StepOutcome::Ended { step, record, stopped: false, lost_output: None };
         let error = verdict("vm", JobId(493), &outcome).unwrap_err();
         assert_eq!(
             error.text("srun"),

@@ -1,5 +1,6 @@
 //! `sattach`: attaches the terminal to a running step.
 
+use super::output::print;
 use super::{Done, Entry, ask_usage, origin, paths};
 use crate::args::choices::{self, Applet, definition};
 use crate::args::error::CliError;
@@ -112,8 +113,7 @@ fn join(args: &Sattach, wanted: &JobRef) -> Done {
         ));
     };
     if args.layout {
-        print!("{}", layout(&system::probe_host_name(), step.ntasks));
-        return Ok(0);
+        return print(&layout(&system::probe_host_name(), step.ntasks));
     }
     let pids = processes.into_iter().find(|(key, _)| key.job == job && key.step == step.id);
     let pids = pids.map(|(_, pids)| pids).unwrap_or_default();

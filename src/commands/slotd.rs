@@ -263,8 +263,9 @@ fn run(verb: Verb) -> Done {
         Verb::Top(args) => top::run(&args),
         Verb::Web(args) => web::run(&args),
         Verb::Commands => {
-            COMMANDS.iter().for_each(|entry| println!("{}", entry.name()));
-            Ok(0)
+            let names: String =
+                COMMANDS.iter().map(|entry| format!("{}\n", entry.name())).collect();
+            super::output::print(&names)
         }
         Verb::Compat => super::output::print(&pages::compat::page()),
         Verb::Man { dir } => pages::manual::SECTIONS

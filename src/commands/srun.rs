@@ -332,7 +332,8 @@ impl Session {
             Answer::Refused(why) if self.srun.test_only => Err(trial_refused(&why)),
             Answer::Refused(why) => Err(refused(FAILURE, &why)),
             Answer::Submitted { .. } if self.srun.job.quiet => Ok(0),
-            Answer::Submitted { job } => print(&format!("Submitted run job {job}\n")),
+            Answer::Submitted { job } => print(&format!("Submitted run job {job}\n"))
+                .map_err(|e| e.and(Mark::Error, format!("job {job} was submitted"))),
             Answer::WouldStart { job, at, cpus, partition } => {
                 print_start("srun", job, at, cpus, &partition, &self.origin.tz)
             }

@@ -96,6 +96,7 @@ pub(super) fn connect(
         stdin_open: true,
         keyboard: Keyboard::default(),
         client_line: Some(client_line),
+        fault: None,
     };
     let mut connector = Connector { options, tasks, streams, send: vec![theirs], own: [None; 3] };
     if options.pty {

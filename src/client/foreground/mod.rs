@@ -44,6 +44,8 @@ pub enum StepOutcome {
         record: Box<ExitRecord>,
         /// The daemon had asked it to end.
         stopped: bool,
+        /// Why output of the tasks did not reach our standard output or standard error.
+        lost_output: Option<String>,
     },
     /// The step was never started.
     Refused(Refusal),

@@ -66,9 +66,12 @@ pub fn run_step(
         early_signals: Vec::new(),
     };
     observer.raw(raw.is_some());
-    let outcome = step.ask(false).and_then(|()| step.run(observer));
+    let mut outcome = step.ask(false).and_then(|()| step.run(observer));
     step.launch = None;
     step.streams.drain();
+    if let Ok(StepOutcome::Ended { lost_output, .. }) = &mut outcome {
+        *lost_output = step.streams.fault.take();
+    }
     // Report Ctrl-C pressed at the same time as the end: it may have killed the tasks through
     // another client.
     let typed = step.signals.typed_interrupt_waits();
@@ -148,7 +151,7 @@ impl Foreground<'_> {
             if (self.away.is_some() || self.gave_up)
                 && let Some(record) = self.take_watcher_events(observer)
             {
-                return Ok(StepOutcome::Ended { step: self.step, record, stopped: self.aborted });
+                return Ok(self.ended_with(record));
             }
             let ready = self.wait()?;
             if ready.is_empty() {
@@ -167,6 +170,11 @@ impl Foreground<'_> {
             }
             self.streams.tidy();
         }
+    }
+
+    /// Returns the outcome of the step, before its remaining output has been relayed.
+    fn ended_with(&self, record: Box<ExitRecord>) -> StepOutcome {
+        StepOutcome::Ended { step: self.step, record, stopped: self.aborted, lost_output: None }
     }
 
     fn answered(
@@ -191,10 +199,7 @@ impl Foreground<'_> {
                 self.first_end = None;
                 observer.aborted(wait_secs);
             }
-            Answer::StepEnded(record) => {
-                let stopped = self.aborted;
-                return Ok(Some(StepOutcome::Ended { step: self.step, record, stopped }));
-            }
+            Answer::StepEnded(record) => return Ok(Some(self.ended_with(record))),
             Answer::Refused(why) => return Ok(Some(StepOutcome::Refused(why))),
             // Do not wait for the end of the step: the daemon would have reported it first if it
             // had preceded the end of the job.

@@ -45,6 +45,8 @@ pub(super) struct ClientStreams {
     /// The connection to the step's watcher, which keeps running while this is open. `None` once
     /// the watcher has exited.
     pub client_line: Option<ClientLine>,
+    /// Why output of the tasks was lost: the first error of our standard output or standard error.
+    pub fault: Option<String>,
 }
 
 /// A stream that is ready.
@@ -107,7 +109,8 @@ impl ClientStreams {
             StreamEvent::Stdin => self.read_stdin()?,
             StreamEvent::Input(i) => self.inputs.get_mut(i).into_iter().for_each(write_pending),
             StreamEvent::Output(i) => {
-                if self.outputs.get_mut(i).is_some_and(|output| !forward(output, &mut self.share)) {
+                let Some(output) = self.outputs.get_mut(i) else { return Ok(()) };
+                if !forward(output, &mut self.share, &mut self.fault) {
                     self.outputs.remove(i);
                 }
             }
@@ -149,7 +152,8 @@ impl ClientStreams {
     /// Writes input to one task or to all. With a pseudo-terminal, writes to the terminal.
     fn type_in(&mut self, task: Option<u32>, data: &[u8]) {
         if let Some(master) = &self.master {
-            write_whole(master.as_fd(), data);
+            // The terminal may be gone, which `relay_terminal` handles.
+            let _ = write_whole(master.as_fd(), data);
         }
         for input in
             self.inputs.iter_mut().filter(|input| task.is_none_or(|task| task == input.task))
@@ -182,7 +186,8 @@ impl ClientStreams {
         match read(master, &mut chunk) {
             Ok(0) => self.master = None,
             Ok(n) => {
-                write_whole(io::stdout().as_fd(), &chunk[..n]);
+                // Our terminal may have been closed. The program keeps its own one.
+                let _ = write_whole(io::stdout().as_fd(), &chunk[..n]);
                 if let Some(share) = &mut self.share {
                     share.show(0, false, &chunk[..n]);
                 }
@@ -196,9 +201,9 @@ impl ClientStreams {
     /// Relays the remaining output after the step and all its processes have ended.
     pub fn drain(&mut self) {
         for output in &mut self.outputs {
-            while forward(output, &mut self.share) {
+            while forward(output, &mut self.share, &mut self.fault) {
                 if !readable_now(output.from.as_fd()) {
-                    finish(output);
+                    write_out(output, &mut self.fault, Relay::finish);
                     break;
                 }
             }
@@ -229,52 +234,76 @@ fn readable_now(fd: BorrowedFd<'_>) -> bool {
 }
 
 /// Relays available output of a task to our stream. Returns false at its end.
-fn forward(output: &mut Output, share: &mut Option<Share>) -> bool {
+fn forward(output: &mut Output, share: &mut Option<Share>, fault: &mut Option<String>) -> bool {
     let mut chunk = [0; 65_536];
     match read(&output.from, &mut chunk) {
         Ok(n @ 1..) => {
             if let Some(share) = share {
                 share.show(output.task, output.to_stderr, &chunk[..n]);
             }
-            let pushed = if output.to_stderr {
-                output.relay.push(&chunk[..n], &mut io::stderr())
-            } else {
-                output.relay.push(&chunk[..n], &mut io::stdout().lock())
-            };
-            // If nobody reads our output any more, the task need not keep writing.
-            pushed.is_ok()
+            write_out(output, fault, |relay, out| relay.push(&chunk[..n], out))
         }
         Err(Errno::EINTR | Errno::EAGAIN) => true,
         Ok(0) | Err(_) => {
-            finish(output);
+            write_out(output, fault, Relay::finish);
             false
         }
     }
 }
 
-/// Writes buffered output. Ignores errors, after which nobody reads the output anyway.
-fn finish(output: &mut Output) {
-    let _ = if output.to_stderr {
-        output.relay.finish(&mut io::stderr())
-    } else {
-        output.relay.finish(&mut io::stdout().lock())
-    };
+/// Writes to our stream what the relay has for it. Returns false if nobody reads the stream any
+/// more: the task need not keep writing. On a full disk, the output is lost but the task continues:
+/// its work may be worth more, and there may be space again for the rest.
+fn write_out(
+    output: &mut Output,
+    fault: &mut Option<String>,
+    write: impl FnOnce(&mut Relay, &mut OurStream) -> io::Result<()>,
+) -> bool {
+    let mut stream = OurStream { is_stderr: output.to_stderr };
+    let Err(error) = write(&mut output.relay, &mut stream) else { return true };
+    if error.kind() == io::ErrorKind::BrokenPipe {
+        return false;
+    }
+    let name = if output.to_stderr { "standard error" } else { "standard output" };
+    fault.get_or_insert_with(|| format!("cannot write to {name}: {error}"));
+    true
 }
 
-/// Writes all bytes and waits whenever the terminal is not ready.
-fn write_whole(fd: BorrowedFd<'_>, mut bytes: &[u8]) {
+/// Our standard output or standard error, without a buffer: the relay writes whole lines.
+struct OurStream {
+    is_stderr: bool,
+}
+
+impl Write for OurStream {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if self.is_stderr {
+            write_whole(io::stderr().as_fd(), bytes)?;
+        } else {
+            write_whole(io::stdout().as_fd(), bytes)?;
+        }
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Writes all bytes and waits whenever the stream is not ready.
+fn write_whole(fd: BorrowedFd<'_>, mut bytes: &[u8]) -> io::Result<()> {
     while !bytes.is_empty() {
         match write(fd, bytes) {
             Ok(n) => bytes = &bytes[n..],
             Err(Errno::EINTR) => {}
             Err(Errno::EAGAIN) => {
                 let mut fds = [PollFd::new(fd, PollFlags::POLLOUT)];
-                if !matches!(poll(&mut fds, PollTimeout::NONE), Ok(_) | Err(Errno::EINTR)) {
-                    return;
+                match poll(&mut fds, PollTimeout::NONE) {
+                    Ok(_) | Err(Errno::EINTR) => {}
+                    Err(error) => return Err(error.into()),
                 }
             }
-            Err(_) => return,
+            Err(error) => return Err(error.into()),
         }
     }
-    let _ = io::stdout().flush();
+    Ok(())
 }

@@ -27,6 +27,72 @@ fn a_full_standard_output_is_an_error_that_names_the_submitted_job() {
 }
 
 #[test]
+fn srun_reports_lost_output_and_the_tasks_continue() {
+    let slotd = Slotd::start();
+    let full = |options: &[&str], script: &str| {
+        let full = OpenOptions::new().write(true).open("/dev/full").unwrap();
+        let mut srun = slotd.command("srun");
+        let out = srun.args(options).args(["sh", "-c", script]).stdout(full).output().unwrap();
+        (out.status.code(), String::from_utf8(out.stderr).unwrap())
+    };
+    let lost = "srun: error: output of the tasks was lost: cannot write to standard output: No space left on device (os error 28)\n";
+    for options in [&["-l"][..], &["-n2"], &["-l", "-u"]] {
+        let script = "echo one; echo two; echo $? >> written";
+        assert_eq!(full(options, script), (Some(1), lost.to_owned()), "{options:?}");
+    }
+    assert_eq!(slotd.read("written"), "0\n".repeat(4));
+    let (code, stderr) = full(&["-l"], "echo one; exit 3");
+    assert_eq!((code, stderr.ends_with(lost)), (Some(3), true), "{stderr}");
+    assert_eq!(full(&["-l"], "true"), (Some(0), String::new()));
+
+    // If the reader has exited, there is no point in continuing.
+    let out = slotd.sh("srun -l sh -c 'yes' | head -1");
+    assert_eq!(out.text(), "0: y");
+    slotd.wait("the end of the step", || {
+        slotd.all_records().iter().all(|job| job.is_over()).then_some(())
+    });
+}
+
+#[test]
+fn every_command_fails_if_standard_output_is_full() {
+    let slotd = Slotd::start();
+    for (number, line) in (1..).zip([
+        &["srun", "--no-wait", "true"][..],
+        &["sbatch", "--wrap", "true"],
+        &["sbatch", "--parsable", "--wrap", "true"],
+        &["sbatch", "-W", "--wrap", "true"],
+    ]) {
+        let stderr = fails_on_full(&slotd, line);
+        assert!(stderr.ends_with(&format!("error: job {number} was submitted\n")), "{stderr}");
+        slotd.wait_state(number, "COMPLETED");
+    }
+    for line in [
+        &["squeue"][..],
+        &["sacct"],
+        &["sinfo"],
+        &["scontrol", "show", "config"],
+        &["slotd", "doctor"],
+        &["slotd", "daemon", "status"],
+        &["slotd", "db", "check"],
+    ] {
+        fails_on_full(&slotd, line);
+    }
+    assert_eq!(slotd.all_records().len(), 4);
+}
+
+/// Runs the command with a full standard output. Returns its messages.
+#[track_caller]
+fn fails_on_full(slotd: &Slotd, line: &[&str]) -> String {
+    let full = OpenOptions::new().write(true).open("/dev/full").unwrap();
+    let out = slotd.command(line[0]).args(&line[1..]).stdout(full).output().unwrap();
+    let stderr = String::from_utf8(out.stderr).unwrap();
+    assert_eq!(out.status.code(), Some(1), "{line:?}: {stderr}");
+    let wanted = format!("{}: error: cannot write to standard output: ", line[0]);
+    assert!(stderr.contains(&wanted), "{line:?}: {stderr}");
+    stderr
+}
+
+#[test]
 fn a_full_standard_error_does_not_change_the_exit_code() {
     let slotd = Slotd::start();
     let job = slotd.wrap(&["-H"], "true").to_string();
