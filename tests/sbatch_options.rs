@@ -442,3 +442,15 @@ fn extra_text_is_stored_and_shown_everywhere() {
     slotd.cmd("salloc", &["-Q", "--extra=of salloc", "true"]).ok();
     assert_eq!(text("sacct", &["-n", "-X", "-P", "-o", "extra"]), "new\nof srun\nof salloc\n");
 }
+
+#[test]
+fn numbers_may_begin_with_blanks_and_a_plus_sign() {
+    let slotd = Slotd::start();
+    let given = ["-n", " 2", "-c", "+1", "--mem=+100", "-N", " 1", "-a", "0-+3%+2", "--nice=+5"];
+    assert_eq!(slotd.shown(&given, "%C %m %D %K"), "2 100M 1 0-3%2");
+    for (option, given) in [("--ntasks", "2 "), ("--cpus-per-task", "+ 2"), ("--ntasks", " -2")] {
+        let wrong = slotd.cmd("sbatch", &[option, given, "--wrap", "true"]).fails(1);
+        let text = format!("Invalid numeric value \"{given}\" for {option}.");
+        assert!(wrong.stderr.contains(&text), "{wrong:?}");
+    }
+}

@@ -2,6 +2,7 @@
 //! value.
 
 use crate::error::SpecError;
+use crate::number;
 
 const KINDS: [&str; 4] = ["task", "energy", "network", "filesystem"];
 
@@ -10,7 +11,7 @@ const KINDS: [&str; 4] = ["task", "energy", "network", "filesystem"];
 /// # Errors
 /// Fails with `Invalid --acctg-freq specification: …`.
 pub fn check(text: &str) -> Result<(), SpecError> {
-    let is_number = |word: &str| word.parse::<u32>().is_ok();
+    let is_number = |word: &str| number::parse(word).is_some();
     let is_entry = |entry: &str| match entry.split_once('=') {
         Some((kind, seconds)) => {
             KINDS.iter().any(|known| known.eq_ignore_ascii_case(kind)) && is_number(seconds)
@@ -30,7 +31,7 @@ mod tests {
 
     #[test]
     fn intervals_are_seconds_with_or_without_a_kind() {
-        for text in ["30", "0", "task=15", "task=15,network=0", "ENERGY=5"] {
+        for text in ["30", "0", "task=15", "task=15,network=0", "ENERGY=5", " 30"] {
             assert_eq!(check(text), Ok(()), "{text}");
         }
         for text in ["", "foo", "task=foo", "task", "disk=5", "30,", "-1"] {

@@ -1,6 +1,7 @@
 //! Job arrays: `--array=0-7`, `1,3,5-9:2`, `0-31%4` (sbatch man page, `--array`).
 
 use crate::error::{SpecError, shown};
+use crate::number;
 use slotd_model::array::{ArraySpec, MAX_TASK_ID, TaskRange, TaskSet};
 use std::collections::BTreeMap;
 
@@ -31,7 +32,7 @@ const FORMS: &str = "0-7, 1,3,5-9:2 (every second), with %4 at most 4 at once; i
 fn spec(text: &str) -> Option<ArraySpec> {
     let (list, limit) = match text.split_once('%') {
         Some((list, "")) => (list, None),
-        Some((list, limit)) => (list, Some(number(limit)?).filter(|&limit| limit > 0)),
+        Some((list, limit)) => (list, Some(number::parse(limit)?).filter(|&limit| limit > 0)),
         None => (text, None),
     };
     let list = match list.strip_prefix('[') {
@@ -48,13 +49,13 @@ pub fn task_set(list: &str) -> Option<TaskSet> {
     // Slurm skips empty elements.
     for element in list.split(',').filter(|element| !element.is_empty()) {
         let (ids, step) = match element.split_once(':') {
-            Some((ids, step)) if ids.contains('-') => (ids, number(step)?),
+            Some((ids, step)) if ids.contains('-') => (ids, number::parse(step)?),
             Some(_) => return None,
             None => (element, 1),
         };
         let (first, last) = match ids.split_once('-') {
-            Some((first, last)) => (number(first)?, number(last)?),
-            None => (number(ids)?, number(ids)?),
+            Some((first, last)) => (number::parse(first)?, number::parse(last)?),
+            None => (number::parse(ids)?, number::parse(ids)?),
         };
         if last > MAX_TASK_ID {
             return None;
@@ -163,12 +164,19 @@ mod tests {
             "[1-5",
             "1-5]",
             "1 - 5",
-            "+1",
+            "1 ",
             "1-5%4294967296",
         ] {
             let error = parse(text).expect_err(text);
             assert_eq!(error.to_string(), format!("Invalid job array specification: {text}"));
             assert!(error.submission && error.exit_code() == 1);
+        }
+    }
+
+    #[test]
+    fn blanks_and_plus_signs_are_accepted_before_numbers() {
+        for (text, plain) in [(" 1,+3", "1,3"), ("1-+9: 2% 4", "1-9:2%4")] {
+            assert_eq!(parse(text), parse(plain), "{text}");
         }
     }
 

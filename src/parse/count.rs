@@ -1,6 +1,7 @@
 //! Plain counts: `--ntasks`, `--cpus-per-task`, `--ntasks-per-node`, ….
 
 use crate::error::{SpecError, shown};
+use crate::number;
 
 /// The largest count: Slurm stores counts in an `int`.
 pub const MAX: u32 = i32::MAX as u32;
@@ -16,10 +17,8 @@ pub fn parse(text: &str, option: &str) -> Result<u32, SpecError> {
 
 /// Like [`parse`], but accepts zero.
 pub fn parse_or_zero(text: &str, option: &str) -> Result<u32, SpecError> {
-    if text.is_empty() || !text.bytes().all(|b| b.is_ascii_digit()) {
-        return Err(invalid(text, option));
-    }
-    match text.parse::<u32>() {
+    let digits = number::digits(text).ok_or_else(|| invalid(text, option))?;
+    match digits.parse::<u32>() {
         Ok(count) if count <= MAX => Ok(count),
         _ => {
             Err(SpecError::value(format!("Numeric argument {} too big for {option}.", shown(text))))
@@ -38,7 +37,7 @@ mod tests {
 
     #[test]
     fn zero_and_words_are_refused_with_slurms_text() {
-        for text in ["0", "abc", "", "-1", "+1", "1.0", "None", "1 ", "00"] {
+        for text in ["0", "abc", "", "-1", " -1", "+0", "1.0", "None", "1 ", "00"] {
             let error = parse(text, "--ntasks").expect_err(text);
             assert_eq!(
                 error.to_string(),
@@ -47,7 +46,9 @@ mod tests {
             assert_eq!(error.exit_code(), 1);
         }
         assert_eq!(parse_or_zero("0", "--nice"), Ok(0));
-        assert_eq!(parse("007", "-c"), Ok(7));
+        for text in ["007", " 7", "+7"] {
+            assert_eq!(parse(text, "-c"), Ok(7));
+        }
     }
 
     #[test]

@@ -2,6 +2,7 @@
 //! validates the value and passes it to the job.
 
 use crate::error::{SpecError, shown};
+use crate::number;
 
 const FREQUENCIES: [&str; 4] = ["Low", "Medium", "High", "HighM1"];
 const GOVERNORS: [&str; 6] =
@@ -18,7 +19,7 @@ pub fn parse(text: &str) -> Result<String, SpecError> {
     };
     let governor = |word: &str| one_of(&GOVERNORS, word);
     let kilohertz =
-        |word: &str| word.parse::<u32>().ok().filter(|khz| *khz > 0).map(|khz| khz.to_string());
+        |word: &str| number::parse(word).filter(|khz| *khz > 0).map(|khz| khz.to_string());
     let frequency = |word: &str| one_of(&FREQUENCIES, word).or_else(|| kilohertz(word));
     let range = |low: &str, rest: &str| match rest.split_once(':') {
         None => Some(format!("{}-{}", frequency(low)?, frequency(rest)?)),

@@ -2,6 +2,7 @@
 //! `--mem`).
 
 use crate::error::SpecError;
+use crate::number;
 
 /// The largest size, 2^60 bytes, so that sums and conversions to bytes fit into 64 bits.
 const MAX_MB: u64 = 1 << 40;
@@ -13,9 +14,10 @@ const MAX_MB: u64 = 1 << 40;
 ///
 /// # Errors
 /// Fails with `Invalid --mem specification: …` if `option` is `--mem`. As in Slurm, fractions and
-/// signs are errors.
+/// minus signs are errors.
 pub fn parse_mb_for(text: &str, option: &str) -> Result<u64, SpecError> {
-    megabytes(text).ok_or_else(|| SpecError::invalid_option(option, text).with_hint(FORMS))
+    megabytes(number::without_plus(text))
+        .ok_or_else(|| SpecError::invalid_option(option, text).with_hint(FORMS))
 }
 
 /// The accepted forms, for hints.
@@ -78,6 +80,8 @@ mod tests {
             ("2T", 2 << 20),
             ("1tb", 1 << 20),
             ("100000000", 100_000_000),
+            (" 1", 1),
+            ("+1G", 1024),
         ] {
             assert_eq!(parse_mb(text), Ok(mb), "{text}");
         }
@@ -90,14 +94,14 @@ mod tests {
             "abc",
             "1.5G",
             "-3",
-            "+3",
+            "+-3",
             "G",
             "B",
             "1B",
             "1GG",
             "1GBB",
             "1 G",
-            " 1",
+            "1 ",
             "1P",
             "1ß",
             "18446744073709551616",

@@ -43,6 +43,7 @@ pub mod moment;
 pub mod multi_prog;
 pub mod node_parts;
 pub mod nodes;
+mod number;
 pub mod partition;
 mod preempt;
 pub mod profile;

@@ -3,6 +3,7 @@
 //! Counts above one are parsed here and refused by admission, because slotd has one host.
 
 use crate::error::{SpecError, shown};
+use crate::number;
 use slotd_model::request::NodeCount;
 
 /// Parses the minimum and maximum number of nodes. `1-` has no maximum: `u32::MAX`.
@@ -12,11 +13,11 @@ use slotd_model::request::NodeCount;
 /// of Slurm's controller, `Node count specification invalid: 0`.
 pub fn parse(text: &str) -> Result<NodeCount, SpecError> {
     let (min, max) = match text.split_once('-') {
-        Some((min, "")) => (number(min)?, u32::MAX),
-        Some((min, max)) => (number(min)?, number(max)?),
+        Some((min, "")) => (count(min)?, u32::MAX),
+        Some((min, max)) => (count(min)?, count(max)?),
         None => {
-            let count = number(text)?;
-            (count, count)
+            let number = count(text)?;
+            (number, number)
         }
     };
     if max == 0 {
@@ -31,15 +32,13 @@ pub fn parse(text: &str) -> Result<NodeCount, SpecError> {
 }
 
 /// Parses a count with Slurm's suffixes `k` (1024) and `m` (1048576).
-fn number(text: &str) -> Result<u32, SpecError> {
+fn count(text: &str) -> Result<u32, SpecError> {
     let (digits, unit) = match text.as_bytes().last() {
         Some(b'k' | b'K') => (&text[..text.len() - 1], 1 << 10),
         Some(b'm' | b'M') => (&text[..text.len() - 1], 1 << 20),
         _ => (text, 1),
     };
-    let count =
-        if digits.bytes().all(|b| b.is_ascii_digit()) { digits.parse::<u32>().ok() } else { None };
-    count
+    number::parse(digits)
         .and_then(|count| count.checked_mul(unit))
         .filter(|&count| count <= i32::MAX as u32)
         .ok_or_else(|| SpecError::usage(format!("\"{}\" is not a valid node count", shown(text))))
@@ -56,6 +55,7 @@ mod tests {
         assert_eq!(parse("1-2"), Ok(NodeCount { min: 1, max: 2 }));
         assert_eq!(parse("1-"), Ok(NodeCount { min: 1, max: u32::MAX }));
         assert_eq!(parse("0-1"), Ok(NodeCount { min: 0, max: 1 }));
+        assert_eq!(parse(" 1-+2"), Ok(NodeCount { min: 1, max: 2 }));
         assert_eq!(parse("2k"), Ok(NodeCount { min: 2048, max: 2048 }));
     }
 

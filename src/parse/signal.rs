@@ -4,7 +4,7 @@
 
 use crate::array;
 use crate::error::{SpecError, shown};
-use crate::suggest;
+use crate::{number, suggest};
 use slotd_model::request::WarnSignal;
 
 /// The number of seconds before the time limit if `--signal` does not set it.
@@ -28,7 +28,7 @@ const NAMES: [&str; 31] = [
 /// # Errors
 /// Fails with `Unknown job signal: FOO`, also for numbers that Linux does not have.
 pub fn parse(text: &str) -> Result<i32, SpecError> {
-    number(text).ok_or_else(|| {
+    signal_number(text).ok_or_else(|| {
         SpecError::value(format!("Unknown job signal: {}", shown(text))).with_hint(hint("", text))
     })
 }
@@ -70,14 +70,16 @@ fn warn(text: &str) -> Option<WarnSignal> {
     };
     let (signal, before_secs) = match text.split_once('@') {
         Some((signal, secs)) => {
-            (signal, array::number(secs).filter(|&secs| secs <= MAX_BEFORE_SECS)?)
+            (signal, number::parse(secs).filter(|&secs| secs <= MAX_BEFORE_SECS)?)
         }
         None => (text, DEFAULT_BEFORE_SECS),
     };
-    Some(WarnSignal { signal: number(signal)?, before_secs, batch_only })
+    let signal = signal.trim_start();
+    let signal = signal_number(number::digits(signal).unwrap_or(signal))?;
+    Some(WarnSignal { signal, before_secs, batch_only })
 }
 
-fn number(text: &str) -> Option<i32> {
+fn signal_number(text: &str) -> Option<i32> {
     if text.starts_with(|c: char| c.is_ascii_digit()) {
         // The C library uses 32 and 33 for its threads.
         return array::number(text)
@@ -94,9 +96,9 @@ fn number(text: &str) -> Option<i32> {
         base.checked_add(offset).filter(|n| (RTMIN..=RTMAX).contains(n))
     };
     match short {
-        "POLL" => number("IO"),
-        "IOT" => number("ABRT"),
-        "CLD" => number("CHLD"),
+        "POLL" => signal_number("IO"),
+        "IOT" => signal_number("ABRT"),
+        "CLD" => signal_number("CHLD"),
         _ => match (short.strip_prefix("RTMIN"), short.strip_prefix("RTMAX")) {
             (Some(offset), _) if offset.is_empty() || offset.starts_with('+') => {
                 real_time(RTMIN, offset)
@@ -185,6 +187,7 @@ mod tests {
         assert_eq!(parse_warn("RB:10@5"), warn(10, 5, true));
         assert_eq!(parse_warn("R:TERM"), warn(15, 60, false));
         assert_eq!(parse_warn("INT@0"), warn(2, 0, false));
+        assert_eq!(parse_warn("B: 10@+60"), warn(10, 60, true));
         for text in [
             "FOO@10",
             "",
