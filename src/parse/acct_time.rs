@@ -2,13 +2,12 @@
 
 use crate::error::{SpecError, shown};
 use crate::moment::{self, Toward};
-use crate::suggest;
 use jiff::tz::TimeZone;
 use slotd_model::Timestamp;
 
 /// Parses one end of a time window: `now`, `now-3600`, `now-2days`, `today`, `midnight`, `noon`,
 /// `HH:MM[:SS] [AM|PM]`, `MMDD[YY]`, `MM/DD[/YY]`, `MM.DD[.YY]`, `YYYY-MM-DD[THH:MM[:SS]]` or
-/// seconds since 1970.
+/// seconds since 1970 (`1767225600`, `uts1767225600`).
 ///
 /// A bare time means today, even if it is still in the future. A date without a year means its most
 /// recent occurrence. If daylight saving makes a wall time ambiguous, the instant that makes the
@@ -25,7 +24,7 @@ pub fn parse(
     let toward = if is_end { Toward::PastEnd } else { Toward::PastStart };
     moment::parse(text, now, tz, toward).map_err(|pos| {
         SpecError::value(format!("Invalid time specification (pos={pos}): {}", shown(text)))
-            .with_hint(suggest::hint(FORMS, text, moment::WORDS))
+            .with_hint(moment::hint(FORMS, text))
     })
 }
 

@@ -3,13 +3,13 @@
 
 use crate::error::SpecError;
 use crate::moment::{self, Toward};
-use crate::suggest;
 use jiff::tz::TimeZone;
 use slotd_model::Timestamp;
 
 /// Parses `now`, `now+1hour`, `now+00:10:00`, `16:00`, `4:00PM`, `16:00 tomorrow`, `tomorrow`,
 /// `noon`, `teatime`, `fika`, `elevenses`, `midnight`, `MMDD[YY]`, `MM/DD[/YY]`,
-/// `YYYY-MM-DD[THH:MM[:SS]]` or seconds since 1970.
+/// `YYYY-MM-DD[THH:MM[:SS]]` or seconds since 1970 (`1767225600`,
+/// `uts1767225600`).
 ///
 /// A bare time means its next occurrence. The days and weeks of `now+…` are multiples of 24 hours,
 /// as in Slurm. A wall time that daylight saving skips moves forward by the gap; for one that
@@ -23,9 +23,8 @@ pub fn parse_for(
     now: Timestamp,
     tz: &TimeZone,
 ) -> Result<Timestamp, SpecError> {
-    moment::parse(text, now, tz, Toward::Future).map_err(|_| {
-        SpecError::invalid_option(option, text).with_hint(suggest::hint(FORMS, text, moment::WORDS))
-    })
+    moment::parse(text, now, tz, Toward::Future)
+        .map_err(|_| SpecError::invalid_option(option, text).with_hint(moment::hint(FORMS, text)))
 }
 
 /// The accepted forms, for hints.
@@ -61,6 +60,11 @@ mod tests {
         );
         let error = parse("tomorow", Timestamp(0), &TimeZone::UTC).expect_err("tomorow");
         assert_eq!(error.hint, Some(format!("{FORMS}; did you mean tomorrow?")));
+        for text in ["1234567", "20300102"] {
+            let error = parse(text, Timestamp(0), &TimeZone::UTC).expect_err(text);
+            let hint = error.hint.expect("a hint");
+            assert!(hint.starts_with("seconds since 1970 have at least 9 digits"), "{hint}");
+        }
         let error = parse_for("", "--deadline", Timestamp(0), &TimeZone::UTC).expect_err("empty");
         assert_eq!(error.to_string(), "Invalid --deadline specification: ");
     }

@@ -4,13 +4,13 @@
 //! (`16:00`, `4:30PM`, `noon`) and `now` with an offset, in any order and separated by spaces, `-`
 //! or `T`: `16:00 tomorrow`. Callers choose the error text.
 
-use crate::time;
+use crate::{number, suggest, time};
 use jiff::civil::{Date, Time};
 use jiff::tz::{Disambiguation, TimeZone};
 use slotd_model::Timestamp;
 
 /// The keywords of the grammar.
-pub const WORDS: [&str; 8] =
+const WORDS: [&str; 8] =
     ["now", "today", "tomorrow", "midnight", "noon", "elevenses", "fika", "teatime"];
 
 /// The direction in which an incomplete time is completed, and the instant chosen for a wall time
@@ -90,18 +90,34 @@ pub fn parse(
     }
 }
 
-/// Parses `1767225600` or Slurm's `uts1767225600`. A bare number needs at least nine digits: a
-/// shorter one is a date (`010230`) or a mistake (`20300102`), and no job was submitted before
-/// 1973.
+/// Parses `1767225600` or Slurm's `uts1767225600`. Slurm, which has only the latter, accepts it from
+/// 1,000,000. A bare number needs at least nine digits: a shorter one is a date (`010230`) or a
+/// mistake (`20300102`), and no job was submitted before 1973.
 fn epoch_seconds(text: &str) -> Option<i64> {
-    let (digits, least) = match text.get(..3) {
-        Some(uts) if uts.eq_ignore_ascii_case("uts") => (&text[3..], 1),
-        _ => (text, 9),
-    };
-    if digits.len() < least || !digits.bytes().all(|b| b.is_ascii_digit()) {
-        return None;
+    match text.get(..3) {
+        Some(uts) if uts.eq_ignore_ascii_case("uts") => {
+            number::digits(&text[3..])?.parse().ok().filter(|secs| *secs >= LEAST_UTS)
+        }
+        _ => is_number(text).filter(|digits| digits.len() >= LEAST_DIGITS)?.parse().ok(),
     }
-    digits.parse().ok()
+}
+
+const LEAST_UTS: i64 = 1_000_000;
+const LEAST_DIGITS: usize = 9;
+
+fn is_number(text: &str) -> Option<&str> {
+    text.bytes().all(|b| b.is_ascii_digit()).then_some(text)
+}
+
+/// Returns the forms that a hint lists for a malformed time: all, or those of a number.
+pub fn hint(forms: &str, text: &str) -> String {
+    if !text.is_empty() && is_number(text).is_some() {
+        return format!(
+            "seconds since 1970 have at least {LEAST_DIGITS} digits (shorter: uts{LEAST_UTS}), dates are MMDD, MMDDYY or \
+             YYYY-MM-DD"
+        );
+    }
+    suggest::hint(forms, text, WORDS)
 }
 
 fn set<T>(slot: &mut Option<T>, value: T) -> Option<()> {
@@ -419,7 +435,8 @@ mod tests {
             ("010230", "2030-01-02T00:00:00"),
             ("1893456000", "2030-01-01T01:00:00"),
             ("uts1893456000", "2030-01-01T01:00:00"),
-            ("uts0", "1970-01-01T01:00:00"),
+            ("uts1000000", "1970-01-12T14:46:40"),
+            ("uts +1893456000", "2030-01-01T01:00:00"),
         ] {
             assert_eq!(local(text, friday(), Toward::Future), Ok(meant.to_string()), "{text}");
         }
@@ -452,6 +469,10 @@ mod tests {
             ("16", 0),
             ("1234567", 0),
             ("20300102", 0),
+            ("uts", 0),
+            ("uts0", 0),
+            ("uts999999", 0),
+            ("uts-5", 0),
             ("25:00", 0),
             ("16:60", 0),
             ("13:00PM", 0),
@@ -509,7 +530,8 @@ mod tests {
             let read = parse(&zoned.datetime().to_string(), Timestamp(0), &tz, Toward::Future).expect("ISO");
             let printed = jiff::Timestamp::from_second(read.as_secs()).expect("in range").to_zoned(tz.clone());
             prop_assert_eq!(printed.datetime(), zoned.datetime());
-            prop_assert_eq!(parse(&format!("uts{secs}"), Timestamp(0), &tz, Toward::PastEnd), Ok(Timestamp::from_secs(secs)));
+            let seconds = parse(&format!("uts{secs}"), Timestamp(0), &tz, Toward::PastEnd);
+            prop_assert_eq!(seconds.ok(), (secs >= LEAST_UTS).then(|| Timestamp::from_secs(secs)));
         }
 
         #[test]
