@@ -238,6 +238,25 @@ fn a_misspelled_part_does_not_drain_the_host() {
 }
 
 #[test]
+fn the_refusal_of_a_node_that_is_down_explains_what_to_do_instead() {
+    let slotd = Slotd::start();
+    let node = slotd.line("sinfo -h -N -o %N").ok().text().to_owned();
+    let (again, cancelled) = (slotd.endless(&[]), slotd.endless(&[]));
+    let down = slotd.line(&format!("scontrol update NodeName={node} State=DOWN Reason=fan"));
+    let stderr = down.fails(1).stderr;
+    for advice in ["State=DRAIN", "scontrol requeue", "scancel --me --state=RUNNING"] {
+        assert!(stderr.contains(advice), "{stderr}");
+    }
+    slotd.line(&format!("scontrol update NodeName={node} State=DRAIN Reason=fan")).ok();
+    slotd.line(&format!("scontrol requeue {again}")).ok();
+    slotd.wait_state(again, "PENDING");
+    slotd.line("scancel --me --state=RUNNING").ok();
+    slotd.wait_state(cancelled, "CANCELLED");
+    slotd.line(&format!("scontrol update NodeName={node} State=RESUME")).ok();
+    slotd.wait_state(again, "RUNNING");
+}
+
+#[test]
 fn each_task_of_a_sweep_has_its_own_parameters() {
     let mut slotd = Slotd::start();
     slotd.write("runs.csv", "name, lr\n\"a, b\",0.1\nc,0.2\n");

@@ -118,10 +118,10 @@ fn node(name: &str, settings: Vec<(String, String)>) -> Result<Command, CliError
         }
         (Some("RESUME" | "UNDRAIN" | "IDLE"), _) => NodeOrder::Resume { parts },
         (Some("DOWN"), Some(_)) => {
-            let hint = "State=DRAIN keeps new jobs from starting; scancel ends running ones";
-            return Err(
-                bare("State=DOWN is not supported by slotd: it would end running jobs").hint(hint)
-            );
+            let text = "State=DOWN, which would end all running jobs, is not supported by slotd";
+            let hint = "State=DRAIN keeps new jobs from starting; after it, scontrol requeue lets a running job \
+                        wait for State=RESUME, and scancel --me --state=RUNNING ends all";
+            return Err(bare(text).hint(hint));
         }
         (Some(other), _) => {
             let text = format!("Invalid input: {}", shown(other));
