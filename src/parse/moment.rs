@@ -98,20 +98,21 @@ fn epoch_seconds(text: &str) -> Option<i64> {
         Some(uts) if uts.eq_ignore_ascii_case("uts") => {
             number::digits(&text[3..])?.parse().ok().filter(|secs| *secs >= LEAST_UTS)
         }
-        _ => is_number(text).filter(|digits| digits.len() >= LEAST_DIGITS)?.parse().ok(),
+        _ if is_number(text) && text.len() >= LEAST_DIGITS => text.parse().ok(),
+        _ => None,
     }
 }
 
 const LEAST_UTS: i64 = 1_000_000;
 const LEAST_DIGITS: usize = 9;
 
-fn is_number(text: &str) -> Option<&str> {
-    text.bytes().all(|b| b.is_ascii_digit()).then_some(text)
+fn is_number(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit())
 }
 
 /// Returns the forms that a hint lists for a malformed time: all, or those of a number.
 pub fn hint(forms: &str, text: &str) -> String {
-    if !text.is_empty() && is_number(text).is_some() {
+    if is_number(text) {
         return format!(
             "seconds since 1970 have at least {LEAST_DIGITS} digits (shorter: uts{LEAST_UTS}), dates are MMDD, MMDDYY or \
              YYYY-MM-DD"

@@ -1,9 +1,9 @@
 //! `scontrol update job`: which keys may change when, and the consequences.
 //!
 //! Name, partition and priority may change while the job is PENDING, the time limit until it has
-//! ended, and the end while it is RUNNING. Slurm's other keys follow the first rule if they affect the start, and the second if they
-//! only describe the job. The size of a job may also change while it runs (`resize`). All keys of a
-//! command are checked before any is applied.
+//! ended, and the end while it is RUNNING. Slurm's other keys follow the first rule if they affect
+//! the start, and the second if they only describe the job. The size of a job may also change while
+//! it runs (`resize`). All keys of a command are checked before any is applied.
 
 use super::admit::Admitted;
 use super::core::Core;
