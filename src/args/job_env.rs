@@ -6,8 +6,6 @@ use crate::args::origin::Origin;
 use slotd_model::binding::CPU_BIND_VARIABLES;
 use slotd_model::request::ExportSpec;
 use slotd_parse::SpecError;
-use std::ffi::OsStr;
-use std::os::unix::ffi::OsStrExt;
 
 /// The variables that are passed without `ALL`: enough for a login-like session. Slurm asks the
 /// node for the login environment. On one host, this is the environment of the submitter, which
@@ -31,19 +29,19 @@ const OF_A_TASK: [&str; 11] = [
 ];
 
 /// Returns whether a variable belongs to the environment after a login.
-pub fn is_basic(name: &OsStr) -> bool {
-    BASICS.iter().any(|basic| name == *basic)
+pub fn is_basic(name: &[u8]) -> bool {
+    BASICS.iter().any(|basic| name == basic.as_bytes())
 }
 
 /// An ordered set of variables.
 #[derive(Debug, Default)]
-struct Vars<'a>(Vec<(&'a OsStr, &'a OsStr)>);
+struct Vars<'a>(Vec<(&'a [u8], &'a [u8])>);
 
 impl<'a> Vars<'a> {
     fn set<N, V>(&mut self, name: &'a N, value: &'a V)
     where
-        N: AsRef<OsStr> + ?Sized,
-        V: AsRef<OsStr> + ?Sized,
+        N: AsRef<[u8]> + ?Sized,
+        V: AsRef<[u8]> + ?Sized,
     {
         let (name, value) = (name.as_ref(), value.as_ref());
         match self.0.iter_mut().find(|(key, _)| *key == name) {
@@ -57,9 +55,9 @@ impl<'a> Vars<'a> {
         let len = self.0.iter().map(|(name, value)| name.len() + value.len() + 2).sum();
         let mut block = Vec::with_capacity(len);
         for (name, value) in &self.0 {
-            block.extend_from_slice(name.as_bytes());
+            block.extend_from_slice(name);
             block.push(b'=');
-            block.extend_from_slice(value.as_bytes());
+            block.extend_from_slice(value);
             block.push(0);
         }
         block
@@ -104,10 +102,11 @@ impl Export<'_> {
         let fresh = self.new_job && origin.var_os("SLURM_JOB_ID").is_some();
         let has_binding = origin.binding_of_step().is_some();
         for (name, value) in origin.env.iter() {
-            let starts_with = |prefix: &str| name.as_bytes().starts_with(prefix.as_bytes());
+            let starts_with = |prefix: &str| name.starts_with(prefix.as_bytes());
             let is_of_task = || OF_A_TASK.into_iter().any(starts_with);
-            let is_binding =
-                || has_binding && CPU_BIND_VARIABLES.iter().any(|of_step| name == *of_step);
+            let is_binding = || {
+                has_binding && CPU_BIND_VARIABLES.iter().any(|of_step| name == of_step.as_bytes())
+            };
             let stale = fresh && (is_of_task() || is_binding());
             let slurms = || starts_with("SLURM_") || starts_with("SPANK_");
             if !stale && (all || slurms() || is_basic(name)) {
@@ -133,7 +132,7 @@ impl Export<'_> {
             vars.set(name, value);
         }
         for name in self.option.iter().flat_map(|option| &option.spec.names) {
-            if let Some(value) = origin.var_os(name) {
+            if let Some(value) = origin.env.get(name) {
                 vars.set(name, value);
             }
         }

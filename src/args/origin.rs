@@ -11,6 +11,7 @@ use slotd_model::environ::Environ;
 use slotd_model::late::Late;
 use slotd_model::rlimits::{Rlimit, Rlimits};
 use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 use std::rc::Rc;
 
@@ -56,7 +57,7 @@ impl Origin {
 
     /// Returns an environment variable as bytes.
     pub fn var_os(&self, name: &str) -> Option<&OsStr> {
-        self.env.get(name)
+        self.env.get(name).map(OsStr::from_bytes)
     }
 
     /// Returns an environment variable, or `None` if it is unset or empty.

@@ -16,7 +16,7 @@ use slotd_model::rlimits::Rlimit;
 use slotd_protocol::request::{Program, Submit};
 use slotd_sys::{limits, system, user, zone};
 use std::cell::{Cell, OnceCell};
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::fs;
 use std::io;
 use std::os::unix::fs::MetadataExt;
@@ -188,7 +188,7 @@ impl Parser {
     ) -> Option<Origin> {
         let (uid, gid) = user::current();
         // The daemon opens no file that a client chooses. A value that is not UTF-8 names no zone.
-        let tz = env.get("TZ").map(OsStr::to_str);
+        let tz = env.get("TZ").map(|value| str::from_utf8(value).ok());
         let tz = tz.flatten().map(ToOwned::to_owned);
         tz.as_deref().is_none_or(zone::is_of_the_host).then_some(())?;
         let Names { user, group, home, shell } = self.names()?;
@@ -220,7 +220,7 @@ const MOST_TIME_FORMAT: usize = 64;
 /// Returns whether a query is too short to make its answer long. Ranges in brackets could name
 /// millions of hosts or tasks.
 fn is_short(args: &[OsString], env: &Environ) -> bool {
-    let most = |name: &OsStr| match name.as_encoded_bytes() {
+    let most = |name: &[u8]| match name {
         b"SLURM_TIME_FORMAT" => MOST_TIME_FORMAT,
         name if name.starts_with(b"S") => MOST_WORDS,
         _ => usize::MAX,

@@ -2,10 +2,9 @@
 
 use std::ffi::OsStr;
 use std::fmt;
-use std::os::unix::ffi::OsStrExt;
 
-/// The variables of a process, in their original order. Values may not be UTF-8. They are kept in
-/// one piece, as the kernel passes them: each submission brings those of its process.
+/// The variables of a process, in their original order. Names and values may not be UTF-8. They are
+/// kept in one piece, as the kernel passes them: each submission brings those of its process.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Environ {
     /// `NAME=value`, one after another.
@@ -38,26 +37,25 @@ impl Environ {
     }
 
     /// Returns the value of a variable.
-    pub fn get(&self, name: &str) -> Option<&OsStr> {
+    pub fn get(&self, name: &str) -> Option<&[u8]> {
         let has_length = |place: &&Place| place.name == name.len();
         let mut like_it = self.places.iter().filter(has_length).map(|place| self.at(*place));
-        like_it.find(|(found, _)| *found == name).map(|(_, value)| value)
+        like_it.find(|(found, _)| *found == name.as_bytes()).map(|(_, value)| value)
     }
 
-    pub fn iter(&self) -> impl Iterator<Item = (&OsStr, &OsStr)> {
+    /// Returns the names and values.
+    pub fn iter(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
         self.places.iter().map(|place| self.at(*place))
     }
 
-    fn at(&self, place: Place) -> (&OsStr, &OsStr) {
+    fn at(&self, place: Place) -> (&[u8], &[u8]) {
         let Place { start, name, len } = place;
-        let part = |from: usize, to: usize| {
-            OsStr::from_bytes(self.text.get(start + from..start + to).unwrap_or_default())
-        };
+        let part = |from, to| self.text.get(start + from..start + to).unwrap_or_default();
         (part(0, name), part(name + 1, len))
     }
 
     /// Keeps only variables with these names.
-    pub fn retain(&mut self, keep: impl Fn(&OsStr) -> bool) {
+    pub fn retain(&mut self, keep: impl Fn(&[u8]) -> bool) {
         let places = std::mem::take(&mut self.places);
         self.places = places.into_iter().filter(|place| keep(self.at(*place).0)).collect();
     }
@@ -67,7 +65,8 @@ impl<N: AsRef<OsStr>, V: AsRef<OsStr>> FromIterator<(N, V)> for Environ {
     fn from_iter<T: IntoIterator<Item = (N, V)>>(variables: T) -> Environ {
         let mut environ = Environ::default();
         for (name, value) in variables {
-            let (name, value) = (name.as_ref().as_bytes(), value.as_ref().as_bytes());
+            let name = name.as_ref().as_encoded_bytes();
+            let value = value.as_ref().as_encoded_bytes();
             let start = environ.text.len();
             environ.text.extend_from_slice(name);
             environ.text.push(b'=');
@@ -81,7 +80,8 @@ impl<N: AsRef<OsStr>, V: AsRef<OsStr>> FromIterator<(N, V)> for Environ {
 
 impl fmt::Debug for Environ {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_map().entries(self.iter()).finish()
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        f.debug_map().entries(self.iter().map(|(name, value)| (text(name), text(value)))).finish()
     }
 }
 
@@ -90,18 +90,21 @@ mod tests {
     use super::*;
 
     fn pairs(environ: &Environ) -> Vec<String> {
-        environ.iter().map(|(name, value)| format!("{name:?}:{value:?}")).collect()
+        let pair = |(name, value): (&[u8], &[u8])| {
+            format!("{}:{}", name.escape_ascii(), value.escape_ascii())
+        };
+        environ.iter().map(pair).collect()
     }
 
     #[test]
     fn strings_are_split_like_those_of_a_process() {
         let environ = Environ::parse(b"A=b=c\0=A=b\0A\0\0=\0B=\0A=2\0\xff=\xfe\0".to_vec());
-        let found = [r#""A":"b=c""#, r#""=A":"b""#, r#""B":"""#, r#""A":"2""#, r#""\xFF":"\xFE""#];
-        assert_eq!(pairs(&environ), found);
-        let get = |name: &str| environ.get(name).map(|value| value.to_str().unwrap());
+        assert_eq!(pairs(&environ), ["A:b=c", "=A:b", "B:", "A:2", r"\xff:\xfe"]);
+        let get = |name: &str| environ.get(name).map(|value| value.escape_ascii().to_string());
+        let expected = [Some("b=c"), Some("b"), Some(""), None, None];
         assert_eq!(
             ["A", "=A", "B", "C", ""].map(get),
-            [Some("b=c"), Some("b"), Some(""), None, None]
+            expected.map(|value| value.map(ToOwned::to_owned))
         );
         assert_eq!(Environ::parse(Vec::new()), Environ::default());
     }
@@ -109,8 +112,8 @@ mod tests {
     #[test]
     fn variables_can_be_collected_and_dropped() {
         let mut environ: Environ = [("A", "1"), ("B", "x=y"), ("C", "")].into_iter().collect();
-        assert_eq!(environ.get("B"), Some(OsStr::new("x=y")));
-        environ.retain(|name| name != "B");
-        assert_eq!(pairs(&environ), [r#""A":"1""#, r#""C":"""#]);
+        assert_eq!(environ.get("B"), Some(&b"x=y"[..]));
+        environ.retain(|name| name != b"B");
+        assert_eq!(pairs(&environ), ["A:1", "C:"]);
     }
 }

@@ -129,7 +129,7 @@ impl<'a> Asker<'a> {
         Some(())
     }
 
-    /// Returns the checksum of the surroundings of this process, if the kernel tells all of them.
+    /// Returns the checksum of the surroundings of this process, or `None` if the kernel is too old.
     fn surroundings(&self) -> Option<u64> {
         let (user, group) = self.ids;
         let (root_mount, root_inode) = root().ok()?;

@@ -3,7 +3,7 @@
 use std::mem::size_of;
 
 /// Returns the number of the mount of `/`, and the inode of `/` there. Returns `None` before Linux
-/// 5.8, which does not tell the former.
+/// 5.8, where mounts have no numbers.
 pub fn of_root() -> Option<(u64, u64)> {
     const _: () = assert!(size_of::<libc::statx>() == 256);
     // SAFETY: all zeros is a value of this plain structure.

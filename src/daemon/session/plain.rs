@@ -25,7 +25,7 @@ impl Session {
     pub(super) async fn plain_command(&mut self, ask: PlainCommand, raw: Vec<u8>) -> Replied {
         let not_plain = Ok(plain(Answer::NotPlain));
         let Some(line) = self.command_line(&ask, raw) else { return not_plain };
-        let is_off = line.env.get("SLOTD_GIT").is_some_and(|value| value == "off");
+        let is_off = line.env.get("SLOTD_GIT").is_some_and(|value| value == b"off");
         let looks = ask.may_be_in_tree && self.hub.work_trees.is_on && !is_off;
         match (self.hub.parser)(line) {
             Parsed::NotPlain => not_plain,
