@@ -79,8 +79,9 @@ impl CpuTime {
 /// parentheses and may contain anything, including parentheses.
 fn parse_stat(text: &str, tick_us: u64) -> Option<Stat> {
     let (_, rest) = text.rsplit_once(')')?;
-    let fields: Vec<&str> = rest.split_whitespace().collect();
-    // proc(5) counts from 1 with the state as field 3.
+    // proc(5) counts from 1 to 52, with the state as field 3.
+    let mut fields: Vec<&str> = Vec::with_capacity(50);
+    fields.extend(rest.split_ascii_whitespace());
     let field = |n: usize| fields.get(n - 3).copied();
     let number = |n: usize| field(n).and_then(|f| f.parse::<u64>().ok());
     let signed = |n: usize| field(n).and_then(|f| f.parse::<i32>().ok());
