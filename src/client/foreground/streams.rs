@@ -186,8 +186,11 @@ impl ClientStreams {
         match read(master, &mut chunk) {
             Ok(0) => self.master = None,
             Ok(n) => {
-                // Our terminal may have been closed. The program keeps its own one.
-                let _ = write_whole(io::stdout().as_fd(), &chunk[..n]);
+                match write_whole(io::stdout().as_fd(), &chunk[..n]) {
+                    Err(error) if !is_closed(&error) => note(&mut self.fault, "output", &error),
+                    // Our terminal may have been closed. The program keeps its own one.
+                    Ok(()) | Err(_) => {}
+                }
                 if let Some(share) = &mut self.share {
                     share.show(0, false, &chunk[..n]);
                 }
@@ -264,9 +267,19 @@ fn write_out(
     if error.kind() == io::ErrorKind::BrokenPipe {
         return false;
     }
-    let name = if output.to_stderr { "standard error" } else { "standard output" };
-    fault.get_or_insert_with(|| format!("cannot write to {name}: {error}"));
+    note(fault, if output.to_stderr { "error" } else { "output" }, &error);
     true
+}
+
+/// Keeps the first reason why output was lost. `stream`: the name of the standard stream.
+fn note(fault: &mut Option<String>, stream: &str, error: &io::Error) {
+    fault.get_or_insert_with(|| format!("cannot write to standard {stream}: {error}"));
+}
+
+/// Returns whether the error means that nobody reads the stream any more: the reader of the pipe or
+/// the terminal has gone.
+fn is_closed(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EPIPE | libc::EIO | libc::ENXIO))
 }
 
 /// Our standard output or standard error, without a buffer: the relay writes whole lines.

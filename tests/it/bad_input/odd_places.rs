@@ -93,6 +93,19 @@ fn fails_on_full(slotd: &Slotd, line: &[&str]) -> String {
 }
 
 #[test]
+fn output_of_a_program_on_a_terminal_that_srun_cannot_write_is_reported() {
+    let slotd = Slotd::start();
+    let pty = nix::pty::openpty(None, None).unwrap();
+    let full = OpenOptions::new().write(true).open("/dev/full").unwrap();
+    let mut srun = slotd.command("srun");
+    let out = srun.args(["--pty", "echo", "hi"]).stdin(pty.slave).stdout(full).output().unwrap();
+    let stderr = String::from_utf8(out.stderr).unwrap();
+    assert_eq!(out.status.code(), Some(1), "{stderr}");
+    let wanted = "srun: error: output of the tasks was lost: cannot write to standard output: ";
+    assert!(stderr.contains(wanted), "{stderr}");
+}
+
+#[test]
 fn a_full_standard_error_does_not_change_the_exit_code() {
     let slotd = Slotd::start();
     let job = slotd.wrap(&["-H"], "true").to_string();
