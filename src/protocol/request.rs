@@ -282,7 +282,9 @@ pub struct Surroundings<'a> {
     /// The number of the mount of `/`. A mount namespace has mounts of its own, and no two mounts
     /// of a kernel have the same number at the same time.
     pub root_mount: u64,
-    /// The inode of `/`, since another directory on the same mount may be the root.
+    /// The device and the inode of `/`, since another directory on the same mount may be the root.
+    /// Subvolumes of btrfs have the same inode, but each has its own device.
+    pub root_device: u64,
     pub root_inode: u64,
     /// The host name.
     pub host: &'a [u8],
@@ -292,10 +294,11 @@ impl Surroundings<'_> {
     /// Returns a number that is the same for the same surroundings.
     #[inline]
     pub fn checksum(&self) -> u64 {
-        let Surroundings { user, group, root_mount, root_inode, host } = *self;
+        let Surroundings { user, group, root_mount, root_device, root_inode, host } = *self;
         let sum = add_to(checksum(host), &user.to_le_bytes());
         let sum = add_to(sum, &group.to_le_bytes());
         let sum = add_to(sum, &root_mount.to_le_bytes());
+        let sum = add_to(sum, &root_device.to_le_bytes());
         add_to(sum, &root_inode.to_le_bytes())
     }
 }
@@ -536,11 +539,19 @@ mod tests {
 
     #[test]
     fn each_fact_counts_for_the_surroundings() {
-        let own = Surroundings { user: 1, group: 1, root_mount: 1, root_inode: 1, host: b"a" };
+        let own = Surroundings {
+            user: 1,
+            group: 1,
+            root_mount: 1,
+            root_device: 1,
+            root_inode: 1,
+            host: b"a",
+        };
         let others = [
             Surroundings { user: 2, ..own },
             Surroundings { group: 2, ..own },
             Surroundings { root_mount: 2, ..own },
+            Surroundings { root_device: 2, ..own },
             Surroundings { root_inode: 2, ..own },
             Surroundings { host: b"b", ..own },
         ];

@@ -132,10 +132,10 @@ impl<'a> Asker<'a> {
     /// Returns the checksum of the surroundings of this process, or `None` if the kernel is too old.
     fn surroundings(&self) -> Option<u64> {
         let (user, group) = self.ids;
-        let (root_mount, root_inode) = root().ok()?;
+        let [root_mount, root_device, root_inode] = root().ok()?;
         let mut names = MaybeUninit::uninit();
         let host = host_name(&mut names).ok()?;
-        let surroundings = Surroundings { user, group, root_mount, root_inode, host };
+        let surroundings = Surroundings { user, group, root_mount, root_device, root_inode, host };
         Some(surroundings.checksum())
     }
 

@@ -68,8 +68,9 @@ pub(crate) fn only_ids() -> Option<(u32, u32)> {
     user.ok().zip(group.ok()).filter(|_| is_plain).map(|(user, group)| (user as u32, group as u32))
 }
 
-/// Returns the number of the mount of `/`, and the inode of `/` there. Fails before Linux 5.8.
-pub(crate) fn root() -> Result<(u64, u64)> {
+/// Returns the number of the mount of `/`, and the device and the inode of `/` there. Fails before
+/// Linux 5.8.
+pub(crate) fn root() -> Result<[u64; 3]> {
     let mut found = MaybeUninit::<statx>::uninit();
     let (flags, mask) = (libc::AT_STATX_DONT_SYNC, libc::STATX_MNT_ID | libc::STATX_INO);
     let (at, path, into) = (libc::AT_FDCWD, c"/".as_ptr(), found.as_mut_ptr());
@@ -77,8 +78,11 @@ pub(crate) fn root() -> Result<(u64, u64)> {
     // SAFETY: the path ends with a zero byte. If the call succeeds, it has written the structure.
     unsafe {
         call(libc::SYS_statx, args)?;
-        let is_whole = (*into).stx_mask & mask == mask;
-        if is_whole { Ok(((*into).stx_mnt_id, (*into).stx_ino)) } else { Err(libc::ENOSYS) }
+        if (*into).stx_mask & mask != mask {
+            return Err(libc::ENOSYS);
+        }
+        let device = u64::from((*into).stx_dev_major) << 32 | u64::from((*into).stx_dev_minor);
+        Ok([(*into).stx_mnt_id, device, (*into).stx_ino])
     }
 }
 

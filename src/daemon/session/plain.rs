@@ -120,12 +120,13 @@ impl Session {
 /// Returns the checksum of the surroundings of this process. The host may get another name while it
 /// runs.
 fn surroundings() -> Option<u64> {
-    let (root_mount, root_inode) = mount::of_root()?;
+    let [root_mount, root_device, root_inode] = mount::of_root()?;
     let host = nix::sys::utsname::uname().ok()?;
     let surroundings = Surroundings {
         user: nix::unistd::getuid().as_raw(),
         group: nix::unistd::getgid().as_raw(),
         root_mount,
+        root_device,
         root_inode,
         host: host.nodename().as_bytes(),
     };
