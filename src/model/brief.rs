@@ -6,13 +6,13 @@ use crate::request::JobKind;
 use crate::tres::Allocation;
 use crate::view::JobView;
 use crate::{ArrayRole, ExitCode, Job, JobId, JobState, Reason, Step, Timestamp, Tres, is_default};
-use serde::de::{SeqAccess, Visitor};
+use serde::de::{self, SeqAccess, Visitor};
 use serde::ser::SerializeSeq;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::fmt;
 use std::sync::Arc;
 
-/// A job in a listing, serialized as a list. As a [`JobView`] it has defaults for everything else.
+/// A job in a listing. As a [`JobView`] it has defaults for everything else.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct BriefJob {
     pub id: JobId,
@@ -95,8 +95,61 @@ macro_rules! as_list {
     };
 }
 
-as_list!(BriefJob {
-    id,
+as_list!(Past {
+    exit,
+    allocated,
+    account,
+    derived_exit,
+    cancelled_by,
+    restarts,
+    requeued,
+    array,
+    steps,
+    gpu_mem_mb,
+    shards,
+});
+
+/// Serializes jobs as columns, one for each of these fields, because most fields have the same value
+/// in all jobs of a queue. Such a column holds the value once, or nothing if it is the default.
+/// The IDs come first. There is one for each job, even if they are equal.
+macro_rules! as_columns {
+    ($($field:ident),* $(,)?) => {
+        pub(crate) fn serialize<S: Serializer>(jobs: &[BriefJob], to: S) -> Result<S::Ok, S::Error> {
+            let mut columns = to.serialize_seq(None)?;
+            columns.serialize_element(&jobs.iter().map(|job| job.id).collect::<Vec<_>>())?;
+            $(columns.serialize_element(&Column::of(jobs, |job| &job.$field))?;)*
+            columns.end()
+        }
+
+        pub(crate) fn deserialize<'de, D: Deserializer<'de>>(
+            from: D,
+        ) -> Result<Vec<BriefJob>, D::Error> {
+            struct Columns;
+
+            impl<'de> Visitor<'de> for Columns {
+                type Value = Vec<BriefJob>;
+
+                fn expecting(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+                    to.write_str("the columns of a listing")
+                }
+
+                fn visit_seq<A: SeqAccess<'de>>(self, mut columns: A) -> Result<Self::Value, A::Error> {
+                    let ids: Vec<JobId> = columns.next_element()?.unwrap_or_default();
+                    let job = |id| BriefJob { id, ..BriefJob::default() };
+                    let mut jobs: Vec<BriefJob> = ids.into_iter().map(job).collect();
+                    $(if let Some(values) = columns.next_element()? {
+                        fill(&mut jobs, values, |job| &mut job.$field)?;
+                    })*
+                    Ok(jobs)
+                }
+            }
+
+            from.deserialize_seq(Columns)
+        }
+    };
+}
+
+as_columns!(
     priority,
     submit,
     name,
@@ -119,21 +172,55 @@ as_list!(BriefJob {
     suspended_at,
     suspended_us,
     past,
-});
+);
 
-as_list!(Past {
-    exit,
-    allocated,
-    account,
-    derived_exit,
-    cancelled_by,
-    restarts,
-    requeued,
-    array,
-    steps,
-    gpu_mem_mb,
-    shards,
-});
+/// One field of all jobs.
+struct Column<'a, F>(&'a [BriefJob], F);
+
+impl<'a, F> Column<'a, F> {
+    fn of<T>(jobs: &'a [BriefJob], field: F) -> Self
+    where
+        F: Fn(&BriefJob) -> &T,
+    {
+        Column(jobs, field)
+    }
+}
+
+impl<T, F> Serialize for Column<'_, F>
+where
+    T: Serialize + PartialEq + Default,
+    F: Fn(&BriefJob) -> &T,
+{
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        let Column(jobs, field) = self;
+        match jobs.split_first().map(|(first, rest)| (field(first), rest)) {
+            Some((first, rest)) if rest.iter().all(|job| field(job) == first) => {
+                to.collect_seq(Some(first).filter(|value| !is_default(*value)))
+            }
+            _ => to.collect_seq(jobs.iter().map(field)),
+        }
+    }
+}
+
+/// Sets a field of all jobs to the values of a column.
+fn fill<T: Clone, E: de::Error>(
+    jobs: &mut [BriefJob],
+    mut values: Vec<T>,
+    field: impl Fn(&mut BriefJob) -> &mut T,
+) -> Result<(), E> {
+    if values.len() == jobs.len() {
+        jobs.iter_mut().zip(values).for_each(|(job, value)| *field(job) = value);
+        return Ok(());
+    }
+    let value = values.pop();
+    if !values.is_empty() {
+        return Err(E::invalid_length(values.len() + 1, &"one value, or one for each job"));
+    }
+    if let Some(value) = value {
+        jobs.iter_mut().for_each(|job| *field(job) = value.clone());
+    }
+    Ok(())
+}
 
 impl BriefJob {
     /// Copies the listed fields of a record.
@@ -305,23 +392,42 @@ mod tests {
         assert_eq!(*crate::job::no_request(), JobRequest::default());
     }
 
+    fn text(jobs: &[BriefJob]) -> String {
+        let mut text = Vec::new();
+        serialize(jobs, &mut serde_json::Serializer::new(&mut text)).unwrap();
+        String::from_utf8(text).unwrap()
+    }
+
+    fn parsed(text: &str) -> serde_json::Result<Vec<BriefJob>> {
+        deserialize(&mut serde_json::Deserializer::from_str(text))
+    }
+
     #[test]
-    fn brief_job_survives_the_wire() {
-        for job in [waiting(), suspended_task(), recorded()] {
-            let text = serde_json::to_string(&job).unwrap();
-            assert_eq!(serde_json::from_str::<BriefJob>(&text).unwrap(), job, "{text}");
+    fn brief_jobs_survive_the_wire() {
+        let all = [waiting(), suspended_task(), recorded(), BriefJob::default()];
+        let pairs =
+            all.iter().flat_map(|one| all.iter().map(move |two| vec![one.clone(), two.clone()]));
+        for jobs in
+            pairs.chain(all.iter().map(|one| vec![one.clone()])).chain([all.to_vec(), vec![]])
+        {
+            let text = text(&jobs);
+            assert_eq!(parsed(&text).unwrap(), jobs, "{text}");
         }
     }
 
     #[test]
-    fn defaults_at_the_end_are_not_sent() {
-        let text = |job: &BriefJob| serde_json::to_string(job).unwrap();
-        assert_eq!(text(&BriefJob::default()), "[]");
-        assert_eq!(serde_json::from_str::<BriefJob>("[]").unwrap(), BriefJob::default());
-        let job = BriefJob { id: JobId(7), name: "a".to_owned(), ..BriefJob::default() };
-        assert_eq!(text(&job), r#"[7,0,0,"a"]"#);
-        assert_eq!(serde_json::from_str::<BriefJob>(&text(&job)).unwrap(), job);
-        let too_long = text(&suspended_task()).replace(']', ",0,0,0]");
-        assert!(serde_json::from_str::<BriefJob>(&too_long).is_err(), "{too_long}");
+    fn values_that_all_jobs_share_are_sent_once() {
+        let job = |id| BriefJob { id: JobId(id), name: "a".to_owned(), ..BriefJob::default() };
+        let jobs = [job(7), job(7), job(9)];
+        let rest = |name: &str| format!("[],[],[{name}]{}]", ",[]".repeat(19));
+        assert_eq!(text(&jobs), format!("[[7,7,9],{}", rest("\"a\"")));
+        let parsed = |name| parsed(&format!("[[7,7,9],{}", rest(name)));
+        assert_eq!(parsed("\"a\"").unwrap(), jobs);
+        assert_eq!(parsed(r#""a","a","b""#).unwrap()[2].name, "b");
+        let error = parsed(r#""a","b""#).unwrap_err().to_string();
+        assert!(
+            error.starts_with("invalid length 2, expected one value, or one for each job"),
+            "{error}"
+        );
     }
 }

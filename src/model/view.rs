@@ -222,7 +222,7 @@ impl JobList {
 pub struct JobList {
     pub jobs: Vec<JobView>,
     /// Used instead of `jobs` if the query was brief.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty", with = "crate::brief")]
     pub brief: Vec<BriefJob>,
     /// The daemon's clock when it answered.
     pub now: Timestamp,

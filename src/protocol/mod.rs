@@ -16,4 +16,4 @@ pub mod frame;
 pub mod request;
 
 /// The protocol version. Raised whenever the meaning of a request or an answer changes.
-pub const VERSION: u16 = 12;
+pub const VERSION: u16 = 13;

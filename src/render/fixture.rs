@@ -32,6 +32,15 @@ pub fn ctx() -> Ctx {
     Ctx::new(now(), Rc::new(late(|| TimeZone::UTC)), "vm")
 }
 
+/// Returns what a client receives of this job.
+#[cfg(test)]
+pub(crate) fn sent(job: slotd_model::brief::BriefJob) -> slotd_model::brief::BriefJob {
+    use slotd_model::view::JobList;
+    let list = JobList { brief: vec![job], ..JobList::at(now()) };
+    let received: JobList = serde_json::from_str(&serde_json::to_string(&list).unwrap()).unwrap();
+    received.brief.into_iter().next().unwrap()
+}
+
 /// A pending job of user lab (1001) in partition cpu, submitted 4 s ago, with one CPU and 100 MB
 /// per CPU.
 pub struct JobBuilder(pub JobView);

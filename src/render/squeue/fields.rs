@@ -320,7 +320,7 @@ static FIELDS: &[F] = &[
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fixture::{at, ctx, job};
+    use crate::fixture::{at, ctx, job, sent};
     use crate::squeue::rows::rows;
     use slotd_model::brief::BriefJob;
     use slotd_model::job::Hold;
@@ -360,9 +360,7 @@ mod tests {
         ];
         let ctx = ctx();
         for whole in &jobs {
-            let sent = serde_json::to_string(&BriefJob::of(&whole.job)).unwrap();
-            let brief: BriefJob = serde_json::from_str(&sent).unwrap();
-            let brief = JobView::from(brief);
+            let brief = JobView::from(sent(BriefJob::of(&whole.job)));
             let (whole, brief) = (std::slice::from_ref(whole), std::slice::from_ref(&brief));
             let (whole, brief) = (rows(whole, false, &[]), rows(brief, false, &[]));
             for field in Squeue::fields().iter().filter(|field| field.need == Need::Brief) {
