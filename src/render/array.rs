@@ -67,7 +67,7 @@ impl<'a> Shown<'a> {
     /// Returns `12`, `12_3` or `12_[3-9%2]`, with the usual limit on the list.
     pub fn id(&self, ctx: &Ctx) -> String {
         match self {
-            Shown::Plain(id) => id.to_string(),
+            Shown::Plain(id) => id.0.to_string(),
             Shown::Task { array, task, .. } => format!("{array}_{task}"),
             Shown::Tasks { array, tasks, limit } => {
                 format!("{array}_[{}]", task_list(tasks, *limit, ctx))

@@ -97,6 +97,8 @@ pub fn date(t: Timestamp, tz: &TimeZone) -> String {
 pub fn short(secs: u64) -> String {
     let (d, h, m, s) = split(secs);
     match (d, h) {
+        // Most cells of a long queue.
+        (0, 0) if secs == 0 => "0:00".to_owned(),
         (0, 0) => format!("{m}:{s:02}"),
         (0, _) => format!("{h}:{m:02}:{s:02}"),
         _ => format!("{d}-{h:02}:{m:02}:{s:02}"),

@@ -19,14 +19,14 @@ pub struct Row<'a> {
 impl Row<'_> {
     /// Returns the reason: `Resources`, or `JobArrayTaskLimit,JobHeldUser` if records with
     /// different reasons share the row.
-    pub fn reason(&self) -> String {
-        self.reasons.clone().unwrap_or_else(|| job::reason(self.job).to_owned())
+    pub fn reason(&self) -> &str {
+        self.reasons.as_deref().unwrap_or_else(|| job::reason(self.job))
     }
 
     /// Returns the column `NODELIST(REASON)`.
     pub(crate) fn reason_or_nodes(&self, ctx: &Ctx) -> String {
         if job::shows_reason(self.job.run.state) {
-            format!("({})", self.reason())
+            ["(", self.reason(), ")"].concat()
         } else {
             job::nodes(self.job, ctx).to_owned()
         }
@@ -167,7 +167,7 @@ impl<'a> Row<'a> {
         tasks = TaskSet::from_ranges(ranges);
         self.shown =
             Shown::Tasks { array: shown.array_job(), tasks: Cow::Owned(tasks), limit: None };
-        let mut reasons = self.reason();
+        let mut reasons = self.reason().to_owned();
         if !reasons.split(',').any(|r| r == job::reason(other)) {
             reasons.push(',');
             reasons.push_str(job::reason(other));
