@@ -150,7 +150,6 @@ pub fn parse(argv: &[OsString], origin: &Origin) -> Result<Salloc, CliError> {
     let mut request = submission.request(JobKind::Allocation, name, argv)?;
     submission.check_gpus(&request)?;
     request.immediate_secs = salloc.immediate;
-    request.command = salloc.command.first().cloned();
     request.script_tasks = script_tasks(&submit_line(&salloc.command));
     request.batch_tasks = own_batch_tasks(origin)?;
     salloc.request = request;

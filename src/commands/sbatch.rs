@@ -181,7 +181,7 @@ pub fn parse(argv: &[OsString], origin: &Origin, read: Fetch<'_>) -> Result<Sbat
     sbatch.texts.script = match script {
         Some(script) => {
             request.script_tasks = script_tasks(&script.text);
-            request.command = Some(script.path);
+            request.command = script.path;
             request.args = sbatch.operands.iter().skip(1).cloned().collect();
             script.bytes
         }
@@ -286,8 +286,8 @@ pub(super) fn wrapped(command: &str) -> String {
 }
 
 struct Script {
-    /// Absolute. For standard input: `stdin` in the working directory, as Slurm shows it.
-    path: String,
+    /// Absolute; `None` for a script on standard input.
+    path: Option<String>,
     name: String,
     bytes: Vec<u8>,
     /// The script as text, for reading directives.
@@ -297,7 +297,7 @@ struct Script {
 fn script_of(reader: &Reader, origin: &Origin, read: Fetch<'_>) -> Result<Script, CliError> {
     let (path, name, bytes) = match reader.operands.first() {
         None => (
-            "stdin".to_owned(),
+            None,
             "sbatch".to_owned(),
             read(Text::Stdin).map_err(|error| unreadable("stdin", &error))?,
         ),
@@ -313,12 +313,12 @@ fn script_of(reader: &Reader, origin: &Origin, read: Fetch<'_>) -> Result<Script
             if is_program && let Err(error) = slotd_parse::script::check(&bytes) {
                 return Err(refuse(&error).hint(wrap_hint(reader)));
             }
-            (path, base_name(&operand.text).to_owned(), bytes)
+            (Some(origin.absolute(&path)), base_name(&operand.text).to_owned(), bytes)
         }
     };
     slotd_parse::script::check(&bytes).map_err(|error| refuse(&error))?;
     let text = String::from_utf8_lossy(&bytes).into_owned();
-    Ok(Script { path: origin.absolute(&path), name, bytes, text })
+    Ok(Script { path, name, bytes, text })
 }
 
 /// Returns the hint for a user who passed a command where a script is expected.

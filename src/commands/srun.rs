@@ -180,6 +180,10 @@ pub fn parse(argv: &[OsString], origin: &Origin) -> Result<Srun, CliError> {
     let submission = Submission { job: &srun.job, choices: &choices, origin };
     let mut request = submission.request(kind, &name, argv)?;
     request.immediate_secs = srun.immediate;
+    if !srun.no_wait {
+        // As in Slurm, the program without its arguments.
+        request.command = Some(program.clone());
+    }
     srun.warning = drop_ntasks_per_node(&mut request, &choices);
     if srun.no_wait {
         // It is a separate job, even if submitted from inside another.
@@ -253,7 +257,6 @@ impl Srun {
         let path = |stream: &Option<Redirection>| stream.as_ref().and_then(Redirection::path);
         request.rlimits = origin.propagated(self.propagate.as_ref());
         request.args = self.command.clone();
-        request.command = self.command.first().cloned();
         request.cpu_bind = self.cpu_bind.clone().unwrap_or_default().0;
         request.std_in = path(&self.input);
         request.std_out = path(&self.output);

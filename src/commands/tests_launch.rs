@@ -305,6 +305,14 @@ fn option_no_wait() {
 }
 
 #[test]
+fn command_of_a_job_is_the_program_of_srun_and_salloc_has_none() {
+    let command = |words: &[&str]| srun(words).request.command;
+    assert_eq!(command(&["-n2", "sleep", "9"]).as_deref(), Some("sleep"));
+    assert_eq!(command(&["--no-wait", "sleep", "9"]), None, "its arguments are the whole command");
+    assert_eq!(salloc(&["sleep", "9"]).request.command, None);
+}
+
+#[test]
 fn option_chdir_of_srun() {
     assert_eq!(srun(&["-D", "/tmp", "pwd"]).request.work_dir, "/tmp");
     assert_eq!(srun(&["pwd"]).request.work_dir, "/work");

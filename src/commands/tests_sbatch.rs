@@ -401,6 +401,19 @@ fn script_is_also_found_in_path() {
     );
 }
 
+#[test]
+fn script_on_standard_input_has_no_path() {
+    assert_eq!(asked_with(&[], JOB, &[]).request.command, None);
+    let named = asked_with(&[], JOB, &["/dev/stdin"]).request.command;
+    assert_eq!(named.as_deref(), Some("/dev/stdin"));
+}
+
+#[test]
+fn verbose_and_quiet_exclude_each_other() {
+    let error = "sbatch: error: don't specify both --verbose (-v) and --quiet (-Q)\n".to_owned();
+    assert_eq!(refused(&["-Q", "-v", "job.sh"]), (error, 1));
+}
+
 // Single options
 
 #[test]

@@ -351,7 +351,8 @@ pub struct JobRequest {
     pub std_in: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub open_mode: Option<OpenMode>,
-    /// The script's path as `scontrol show job` shows it; `None` for `--wrap`.
+    /// The script's path, or the program of `srun`, as `scontrol show job` shows them. `None` for
+    /// `--wrap`, a script on standard input, `salloc` and a `Run`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub command: Option<String>,
     /// Arguments of the script, or the whole command of a `Run`.

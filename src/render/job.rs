@@ -137,8 +137,8 @@ pub fn allocated_or_asked(job: &JobView) -> Tres {
     allocated(job).unwrap_or(job.tres)
 }
 
-/// Returns the script with its arguments, or the command of a `Run`; `None` for `--wrap`, a script
-/// on stdin or an allocation.
+/// Returns the script with its arguments, the program of `srun`, or the command of a `Run`; `None`
+/// for `--wrap`, a script on standard input or `salloc`.
 pub fn command(job: &JobView) -> Option<String> {
     let words = job.request.command.iter().chain(job.args());
     let text = words.map(String::as_str).collect::<Vec<_>>().join(" ");
