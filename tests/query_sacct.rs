@@ -712,3 +712,24 @@ fn derived_exit_code_prefers_an_exit_status_to_a_signal() {
     assert_eq!(steps(&slotd, &format!("{killed}; {one}; true")), "0:0|1:0");
     assert_eq!(steps(&slotd, &format!("{one}; {killed}; true")), "0:0|1:0");
 }
+
+#[test]
+fn step_that_a_signal_ended_is_cancelled_and_names_its_canceller() {
+    let slotd = Slotd::start();
+    let job = slotd.wrap(&[], "srun sh -c 'kill -9 $$'; srun sh -c 'exit 3'; true");
+    slotd.wait_state(job, "COMPLETED");
+    let shown = slotd.steps(job, "JobID,State,ExitCode,ReqNodes");
+    assert_eq!(
+        shown,
+        format!(
+            "{job}|COMPLETED|0:0|1\n{job}.batch|COMPLETED|0:0|1\n{job}.0|CANCELLED|0:9|1\n\
+             {job}.1|FAILED|3:0|1"
+        )
+    );
+    let job = slotd.wrap(&[], "srun sh -c 'echo up > up; exec sleep 1000'; true");
+    slotd.wait_text("up", "up");
+    slotd.cmd("scancel", &[&format!("{job}.0")]).ok();
+    slotd.wait_state(job, "COMPLETED");
+    let state = slotd.cmd("sacct", &["-nPj", &format!("{job}.0"), "-o", "State,ExitCode"]).ok();
+    assert_eq!(state.stdout, format!("CANCELLED by {}|0:15\n", nix::unistd::getuid()));
+}

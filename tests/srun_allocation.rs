@@ -300,7 +300,8 @@ fn cancelled_step_prints_a_message_and_stays_cancelled() {
     assert!(output.ends_with("rc=143\n"), "{output}");
     says(&output, "srun: Job step aborted: Waiting up to 3 seconds for job step to finish.");
     assert!(!output.contains("Force Terminated"), "{output}");
-    assert!(slotd.steps(job, "jobid,state,exitcode").contains(&format!("{job}.0|CANCELLED|0:15")));
+    let step = format!("{job}.0|CANCELLED by {}|0:15", nix::unistd::getuid());
+    assert!(slotd.steps(job, "jobid,state,exitcode").contains(&step));
 }
 
 #[test]

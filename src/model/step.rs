@@ -29,6 +29,9 @@ pub struct Step {
     /// The step was ended because that process disappeared.
     #[serde(default, skip_serializing_if = "is_default")]
     pub client_gone: bool,
+    /// The UID of the user who cancelled the step itself, for `CANCELLED by 0`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cancelled_by: Option<u32>,
     /// Time spent in suspensions of the job that have ended, microseconds.
     #[serde(default, skip_serializing_if = "is_default")]
     pub suspended_us: u64,
@@ -59,6 +62,7 @@ impl Step {
             overlap: false,
             client: None,
             client_gone: false,
+            cancelled_by: None,
             suspended_us: 0,
             clock: None,
             stepped_us: 0,

@@ -5,7 +5,7 @@ use crate::Ctx;
 use crate::size::{self, Units};
 use slotd_model::request::{JobKind, MemRequest, Sharing};
 use slotd_model::view::JobView;
-use slotd_model::{End, ExitCode, JobState, Reason, Timestamp, Tres};
+use slotd_model::{End, ExitCode, JobState, Reason, Step, Timestamp, Tres};
 use std::time::Duration;
 
 /// Returns the job's quality of service.
@@ -113,6 +113,14 @@ pub(crate) fn state_with_who(job: &JobView) -> String {
             format!("CANCELLED by {uid}")
         }
         _ => accounted_state(job).to_owned(),
+    }
+}
+
+/// Returns `CANCELLED by 1001` for a step that a user cancelled, otherwise the name of its state.
+pub(crate) fn step_state_with_who(step: &Step) -> String {
+    match (step.state, step.cancelled_by) {
+        (JobState::Ended(End::Cancelled), Some(uid)) => format!("CANCELLED by {uid}"),
+        (state, _) => state.name().to_owned(),
     }
 }
 

@@ -124,6 +124,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
             submit_line: submit_line.clone(),
             overlap,
             client_gone: false,
+            cancelled_by: Some(7),
             suspended_us: usage.user_us / 3,
             clock: None,
             stepped_us: usage.user_us as i64 / -7,

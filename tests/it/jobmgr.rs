@@ -224,7 +224,8 @@ fn a_running_step_is_a_step_of_its_job() {
             .find(|step| step[1].starts_with(name))
             .map(|s| s[2..].to_vec())
     };
-    assert_eq!(of("sleep-2").unwrap(), ["CANCELLED", "0:15"]);
+    let cancelled = format!("CANCELLED by {}", nix::unistd::getuid());
+    assert_eq!(of("sleep-2").unwrap(), [cancelled.as_str(), "0:15"]);
     assert_eq!(of("until-1").unwrap(), ["COMPLETED", "0:0"]);
     // The exit code is the same as srun's for a cancelled step.
     assert_eq!(slotd.output(job).lines().last(), Some("code 143"));

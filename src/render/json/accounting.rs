@@ -152,7 +152,7 @@ fn step(j: &JobView, s: &Step, ctx: &Ctx) -> Value {
     let nodes = json!({ "list": [node], "count": 1, "range": node });
     json!({
         "step": { "job_id": j.id.0, "het": { "component": null }, "id": s.id.to_string(), "name": s.name },
-        "state": s.state.name(), "exit_code": exit_code(s.exit, s.state), "kill_request_user": null, "nodes": nodes,
+        "state": s.state.name(), "exit_code": exit_code(s.exit, s.state), "kill_request_user": s.cancelled_by.map(|uid| uid.to_string()), "nodes": nodes,
         "tasks": { "count": s.ntasks }, "task": { "distribution": "Unknown" }, "pid": null,
         "CPU": { "requested_frequency": { "min": 0, "max": 0 }, "governor": [] },
         "statistics": { "CPU": { "actual_frequency": 0 }, "energy": { "consumed": 0 } }, "submit_line": s.submit_line,

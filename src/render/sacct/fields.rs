@@ -123,7 +123,7 @@ fn elapsed(row: &Row<'_>, ctx: &Ctx) -> u64 {
 
 fn state(row: &Row<'_>, _: &Ctx) -> Value<'static> {
     match row.step {
-        Some(step) => step.state.name().into(),
+        Some(step) => job::step_state_with_who(step).into(),
         None => job::state_with_who(row.job).into(),
     }
 }
@@ -411,7 +411,7 @@ static FIELDS: &[F] = &[
     number(8, &["ReqCPUS"], |r, _| r.step.map_or(r.job.tres.cpus, |s| s.alloc.tres.cpus).into())
         .brief(),
     text(10, &["ReqMem"], |r, _| of_job(r, |j| Value::Mib(j.tres.mem_mb))).brief(),
-    text(8, &["ReqNodes"], |r, _| of_job(r, |_| "1")),
+    text(8, &["ReqNodes"], |_, _| "1".into()),
     text(10, &["ReqTRES"], |r, c| of_job(r, |j| tres::sacct_job(&j.tres, c.units))).brief(),
     number(8, &["ReservationId"], nothing),
     text(10, &["Reserved"], |r, c| of_job(r, |_| Value::Long(Some(waited(r, c))))),

@@ -64,6 +64,17 @@ impl Records {
         Some(key)
     }
 
+    /// Notes who cancelled a step. It is stored with the step's end; a daemon that dies before that
+    /// forgets it.
+    pub(crate) fn note_canceller(&mut self, key: StepKey, by_uid: u32) {
+        self.edit(key.job, |job| {
+            let is_it = |step: &&mut Step| step.id == key.step && !step.state.is_terminal();
+            if let Some(step) = job.steps.iter_mut().rev().find(is_it) {
+                step.cancelled_by.get_or_insert(by_uid);
+            }
+        });
+    }
+
     /// Records the end of a step. Returns false if no such step is running.
     pub fn end_step(
         &mut self,
@@ -191,10 +202,9 @@ fn end_step(
         return Some((Change::DropStep { job: job.id, step: id }, false));
     }
     let end = match cause {
-        // A process that catches the signal and exits with a code of its own is FAILED, as in
-        // Slurm.
-        EndCause::Exited if is_stopping && ended.exit.signal != 0 => End::Cancelled,
-        EndCause::Stopped if ended.exit.signal != 0 => End::Cancelled,
+        // As in Slurm: a step that a signal ended, whoever sent it, is CANCELLED, and one that
+        // catches the signal and exits with a code of its own is FAILED.
+        EndCause::Exited | EndCause::Stopped if ended.exit.signal != 0 => End::Cancelled,
         EndCause::Exited | EndCause::Stopped if ended.exit.is_success() => End::Completed,
         EndCause::Exited
         | EndCause::Stopped
@@ -243,6 +253,7 @@ fn record_step(job: &mut Job, step: Step, cx: &mut Cx) {
     // The manager is suspended together with its step, and cannot measure for how long.
     if let Some(at) = place {
         step.suspended_us = job.steps[at].suspended_us;
+        step.cancelled_by = job.steps[at].cancelled_by;
     }
     if let (Some(since), Some(end)) = (job.run.suspended_at, step.end) {
         step.add_suspension(since, end);

@@ -172,6 +172,13 @@ fn cancelling_and_signalling_a_step_leaves_its_job_alone() {
         Some(&Effect::StopStep { step: key, cause: StopCause::Cancelled { by: 1001 } })
     );
     assert_eq!(d.state(job), JobState::Running);
+    end_step(&mut d, key, ExitCode::signal(15));
+    let step = d.core.job(job).unwrap().steps[0].clone();
+    assert_eq!(
+        (step.state, step.cancelled_by),
+        (JobState::Ended(End::Cancelled), Some(1001)),
+        "CANCELLED by 1001"
+    );
     let unknown = JobRef { step: Some(StepId::Num(9)), ..sel };
     assert_eq!(d.cancel(&unknown), Err(Refusal::UnknownStep));
 }
