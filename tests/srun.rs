@@ -283,7 +283,8 @@ fn job_of_srun_ends_with_the_exit_code_of_its_step() {
     let slotd = Slotd::start();
     slotd.cmd("srun", &["sh", "-c", "exit 137"]).fails(137);
     assert_eq!(slotd.wait_end(1).exit(), "137:0");
-    assert_eq!(slotd.steps(1, "ExitCode"), "137:0\n137:0", "the job and its step");
+    assert_eq!(slotd.sacct(1, "DerivedExitCode"), "137:0");
+    assert_eq!(slotd.steps(1, "ExitCode"), "9:0\n9:0", "without 128, as Slurm's sacct prints it");
 }
 
 #[test]

@@ -9,7 +9,7 @@ use crate::value::Value;
 use crate::{Ctx, job, seff, size, time, tres};
 use slotd_model::tres::{GpuUsage, Spread, TaskUsage, Usage};
 use slotd_model::view::JobView;
-use slotd_model::{Step, StepId, Timestamp, Tres};
+use slotd_model::{ExitCode, Step, StepId, Timestamp, Tres};
 use std::sync::LazyLock;
 
 /// A line of sacct: a job or one of its steps.
@@ -128,8 +128,13 @@ fn state(row: &Row<'_>, _: &Ctx) -> Value<'static> {
     }
 }
 
+/// Returns the exit code as Slurm's sacct prints it: 128 is subtracted from a status of at least 128,
+/// as if a shell had reported the signal of its command (`9:0` for 137). DerivedExitCode, scontrol
+/// and JSON keep the whole status.
 fn exit_code(row: &Row<'_>, _: &Ctx) -> Value<'static> {
-    row.step.map_or_else(|| job::recorded_exit(row.job), |step| step.exit).to_string().into()
+    let exit = row.step.map_or_else(|| job::recorded_exit(row.job), |step| step.exit);
+    let status = if exit.status >= 128 { exit.status - 128 } else { exit.status };
+    ExitCode { status, ..exit }.to_string().into()
 }
 
 fn cpus(row: &Row<'_>) -> u32 {
