@@ -182,6 +182,32 @@ fn several_jobs_can_be_named() {
 }
 
 #[test]
+fn unknown_or_ended_jobs_are_errors_with_filters_and_batch() {
+    let slotd = Slotd::start();
+    let held = slotd.wrap(&["-H", "-J", "held"], "true");
+    let ended = slotd.wrap(&[], "true");
+    slotd.wait_state(ended, "COMPLETED");
+    for (args, stderr, code) in [
+        (vec!["-b", "999"], "999: Invalid job id specified", 1),
+        (vec!["-t", "R", "999"], "999: Invalid job id specified", 1),
+        (vec!["-n", "held", "2"], "2: Invalid job id specified", 1),
+        (vec!["-s", "USR1", "-n", "held", "999"], "999: Invalid job id specified", 1),
+        (vec!["-p", "cpu", "-Q", "999"], "", 1),
+        (vec!["-f", "999"], "", 0),
+        (vec!["-t", "R", "1"], "", 0),
+        (vec!["-n", "held", "999", "1"], "999: Invalid job id specified", 1),
+    ] {
+        let out = slotd.cmd("scancel", &args);
+        let error = match stderr {
+            "" => String::new(),
+            _ => format!("scancel: error: Kill job error on job id {stderr}\n"),
+        };
+        assert_eq!((out.stderr.as_str(), out.code), (error.as_str(), code), "{args:?}");
+    }
+    assert_eq!(slotd.state(held), "CANCELLED", "the job that was found");
+}
+
+#[test]
 fn jobs_can_be_selected_by_filters() {
     let slotd = Setup::default().set("SLOTD_CPU_PARTITIONS", "cpu,other").start();
     let named = slotd.wrap(&["-H", "-J", "grp"], "true");

@@ -236,8 +236,16 @@ fn cancel(args: &Scancel, uid: u32, host: &str) -> Done {
     let filter = args.query(host);
     let mut code = 0;
     let jobs = if args.interactive {
-        confirmed(&args.jobs(), filter.as_ref(), &mut code)?
+        confirmed(args, filter.as_ref(), &mut code)?
     } else {
+        // With -s alone, the answer to the request reports them.
+        if filter.is_some() || (args.batch && args.signal.is_none()) {
+            for job in args.jobs() {
+                if !is_live(&job)? {
+                    code = unknown_job(args, &job);
+                }
+            }
+        }
         args.jobs()
     };
     // Without jobs, the query would cancel every job that matches the filter, but the user has
@@ -290,12 +298,13 @@ fn filter_words(args: &Scancel) -> String {
 /// Returns the jobs that the user confirmed (`-i`): of the named ones or, if none are named, of
 /// those that match the filters. As in Slurm, a named job that is unknown or has ended is an error.
 fn confirmed(
-    refs: &[JobRef],
+    args: &Scancel,
     filter: Option<&JobQuery>,
     code: &mut u8,
 ) -> Result<Vec<JobRef>, CliError> {
     let of =
         |jobs: Vec<JobRef>| JobQuery { jobs, ..filter.cloned().unwrap_or_else(JobQuery::live) };
+    let refs = args.jobs();
     let mut taken = Vec::new();
     if refs.is_empty() {
         for view in live(of(Vec::new()))? {
@@ -304,19 +313,30 @@ fn confirmed(
         }
     }
     for job in refs {
-        let whole = vec![JobRef { step: None, ..job.clone() }];
-        match live(of(whole.clone()))?.first() {
-            Some(view) => taken.extend(says_yes(job, view).then(|| job.clone())),
-            // A job that exists but does not match the filters is silently skipped.
-            None if !live(JobQuery { jobs: whole, ..JobQuery::live() })?.is_empty() => {}
-            None => {
-                let what = if job.step.is_some() { "job step id" } else { "job id" };
-                report!("scancel: error: Kill job error on {what} {job}: {}", Refusal::UnknownJob);
-                *code = 1;
-            }
+        match live(of(vec![JobRef { step: None, ..job.clone() }]))?.first() {
+            Some(view) => taken.extend(says_yes(&job, view).then_some(job)),
+            None if is_live(&job)? => {}
+            None => *code = unknown_job(args, &job),
         }
     }
     Ok(taken)
+}
+
+/// Returns whether the job exists and has not ended. If it does not match the filters, it is
+/// silently skipped.
+fn is_live(job: &JobRef) -> Result<bool, CliError> {
+    let whole = vec![JobRef { step: None, ..job.clone() }];
+    Ok(!live(JobQuery { jobs: whole, ..JobQuery::live() })?.is_empty())
+}
+
+/// Reports a named job that is unknown or has ended. Slurm does so with filters, `-b` and `-i`, but
+/// not for plain IDs. Returns the exit code.
+fn unknown_job(args: &Scancel, job: &JobRef) -> u8 {
+    if !args.quiet {
+        let what = if job.step.is_some() { "job step id" } else { "job id" };
+        report!("scancel: error: Kill job error on {what} {job}: {}", Refusal::UnknownJob);
+    }
+    1
 }
 
 fn live(query: JobQuery) -> Result<Vec<JobView>, CliError> {
