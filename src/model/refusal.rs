@@ -207,6 +207,8 @@ pub enum Refusal {
         len: usize,
         max: usize,
     },
+    /// `--time-min` is above the time limit.
+    TimeMin,
     UnknownDependency(DependencyTerm),
     /// A job that cannot be expanded, or not by this one, and why.
     CannotExpand {
@@ -525,6 +527,7 @@ impl fmt::Display for Refusal {
                 "Invalid generic resource (gres) specification"
             }
             Refusal::TooLong { .. } => "Pathname of a file, directory or other parameter too long",
+            Refusal::TimeMin => "Invalid time-min specification (exceeds job's time or other limits)",
             Refusal::TooManyTasks { .. } => "Task count specification invalid",
             Refusal::Busy => "Requested nodes are busy",
             Refusal::Forgotten { job, step: Some(step) } => {

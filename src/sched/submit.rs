@@ -34,6 +34,7 @@ impl Core {
     /// Checks a submission against the host and the jobs it depends on. Does not change the queue.
     pub(super) fn admitted(&mut self, s: &mut Submission) -> Result<Admitted, Refusal> {
         let admitted = self.admit(s)?;
+        check_time_min(&s.request)?;
         let known = Known::new(&s.ended);
         self.records.learn(&known);
         self.records.check_dependency(&s.request.dependency, &known)?;
@@ -106,6 +107,13 @@ impl Core {
         let forecast = self.forecast_with(&Record { job, waits, ..Record::default() }, now);
         Ok(Trial { estimate: Estimate { id, start: None, cpus, partition }, forecast })
     }
+}
+
+/// Fails if `--time-min` is above the requested time limit.
+pub(super) fn check_time_min(request: &JobRequest) -> Result<(), Refusal> {
+    let is_above =
+        request.time_min_secs.zip(request.time_limit_secs).is_some_and(|(min, limit)| min > limit);
+    if is_above { Err(Refusal::TimeMin) } else { Ok(()) }
 }
 
 fn new_job(

@@ -12,6 +12,7 @@ use super::line::queue::shown_priority;
 use super::resources::capacity::Part;
 use super::resources::limits::LimitSet;
 use super::sizes::{check_tasks, may_resize};
+use super::submit::check_time_min;
 use super::types::{Cx, Effect, EndedJob};
 use slotd_model::change::Change;
 use slotd_model::job::Hold;
@@ -246,6 +247,10 @@ impl Core {
             Refusal::ConfigNotAvailable(_) => why,
             cause => Refusal::ConfigNotAvailable(Some(Box::new(cause))),
         };
+        let times = |request: &JobRequest| (request.time_min_secs, request.time_limit_secs);
+        if times(&request) != times(&job.request) {
+            check_time_min(&request)?;
+        }
         let Admitted { partition, tres, limit_secs, .. } =
             self.resources.readmit(&request, &partitions).map_err(general)?;
         let has_new_qos = request.qos != job.request.qos;

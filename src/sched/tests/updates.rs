@@ -228,3 +228,18 @@ fn changed_texts_have_the_same_length_limits_as_submitted_ones() {
         );
     }
 }
+
+#[test]
+fn a_minimum_time_above_the_time_limit_is_refused() {
+    let mut d = Double::new(1, 1000, 0);
+    let update = |d: &mut Double, id, key: Update| {
+        d.act(|core, cx| core.update(&JobRef::job(id), &[key], &[], cx)).map(|_| ())
+    };
+    let with_min = |secs| ask().limit(600).with(|r| r.time_min_secs = Some(secs));
+    assert_eq!(d.try_submit(with_min(660)), Err(Refusal::TimeMin));
+    let held = d.submit(with_min(600).with(|r| r.hold = true));
+    assert_eq!(update(&mut d, held, Update::TimeMin(Some(660))), Err(Refusal::TimeMin));
+    assert_eq!(update(&mut d, held, Update::TimeMin(Some(300))), Ok(()));
+    assert_eq!(update(&mut d, held, Update::TimeLimit(Some(240))), Err(Refusal::TimeMin));
+    d.submit(ask().with(|r| r.time_min_secs = Some(660)));
+}
