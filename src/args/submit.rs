@@ -69,6 +69,9 @@ impl Submission<'_> {
         argv: &[OsString],
     ) -> Result<JobRequest, CliError> {
         let Submission { job, choices, origin } = *self;
+        if job.quiet && job.common.verbose > 0 {
+            return Err(CliError::error(1, "don't specify both --verbose (-v) and --quiet (-Q)"));
+        }
         let Account { user, uid, group, gid } = self.identity()?;
         let moment = |name: &'static str, value: &Option<String>| {
             choices.read(name, value.as_ref(), |text| {
