@@ -925,7 +925,7 @@ fn job_options_have_a_variable_and_are_shown_and_editable_or_listed_as_exception
     assert_eq!(
         unshown,
         words(
-            "profile uid gid nodes hint overcommit distribution mem mem-bind ntasks-per-gpu begin dependency hold \
+            "profile uid gid hint overcommit distribution mem mem-bind ntasks-per-gpu begin dependency hold \
              priority signal partition clusters"
         ),
         "not shown"

@@ -5,7 +5,7 @@ use crate::job_facts::{self, Place};
 use crate::show::record::Record;
 use crate::{Ctx, job as facts, size, time, tres};
 use slotd_model::node::ranges;
-use slotd_model::request::JobKind;
+use slotd_model::request::{JobKind, NodeCount};
 use slotd_model::view::JobView;
 use slotd_model::{JobState, Reason, Timestamp};
 
@@ -148,7 +148,7 @@ fn place_and_size(r: &mut Record, j: &JobView, detail: bool, ctx: &Ctx) {
     let or_any =
         |number: Option<u32>| number.map_or_else(|| "*".to_owned(), |number| number.to_string());
     r.line(vec![
-        ("NumNodes", "1".to_owned()),
+        ("NumNodes", num_nodes(j)),
         ("NumCPUs", t.cpus.to_string()),
         ("NumTasks", q.task_count().to_string()),
         ("CPUs/Task", facts::cpus_per_task(j).to_string()),
@@ -276,10 +276,21 @@ fn step_summary(j: &JobView) -> String {
     words.join(",")
 }
 
+/// Returns the number of nodes, or the requested range `1-1` for a pending job with `--nodes=1`, as
+/// Slurm's scontrol prints them.
+fn num_nodes(j: &JobView) -> String {
+    match j.request.nodes {
+        Some(NodeCount { min, max }) if j.run.state == JobState::Pending && max != u32::MAX => {
+            format!("{min}-{max}")
+        }
+        _ => "1".to_owned(),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fixture::{at, ctx, job as build, step};
+    use crate::fixture::{JobBuilder, at, ctx, job as build, step};
     use slotd_model::End;
     use slotd_model::array::ArraySpec;
     use slotd_model::binding::GpuBind;
@@ -390,6 +401,20 @@ mod tests {
         ] {
             assert!(text.contains(line), "{line}{text}");
         }
+    }
+
+    #[test]
+    fn requested_nodes_of_a_pending_job_are_a_range() {
+        let shown = |build: JobBuilder, nodes: (u32, u32)| {
+            let j = build.asks(|r| r.nodes = Some(nodes.into())).build();
+            let text = job(&j, false, false, &ctx());
+            let at = text.find("NumNodes=").unwrap_or_else(|| panic!("{text}"));
+            text[at..].split(' ').next().unwrap_or_default().to_owned()
+        };
+        assert_eq!(shown(build(1, "pending"), (1, 1)), "NumNodes=1-1");
+        assert_eq!(shown(build(1, "pending"), (1, 2)), "NumNodes=1-2");
+        assert_eq!(shown(build(1, "pending"), (1, u32::MAX)), "NumNodes=1");
+        assert_eq!(shown(build(1, "running").running(9), (1, 1)), "NumNodes=1");
     }
 
     #[test]
