@@ -3,6 +3,7 @@
 use crate::client::watch::FileWatch;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use slotd_model::Refusal;
+use slotd_protocol::VERSION;
 use slotd_protocol::answer::Answer;
 use slotd_protocol::frame::{Decoder, Frame, FrameError, Header};
 use slotd_protocol::request::{Request, Submit};
@@ -82,6 +83,12 @@ fn broken(error: &FrameError) -> String {
             format!(
                 "the daemon closed the connection before it answered\nif it has stopped, {START}"
             )
+        }
+        FrameError::Version(version) if *version > VERSION => {
+            format!("{error}\nthis command is older than the daemon: use the installed version")
+        }
+        FrameError::Version(_) => {
+            format!("{error}\nthe daemon is older than this command: restart the daemon")
         }
         other => other.to_string(),
     }
@@ -393,6 +400,26 @@ mod tests {
     use slotd_model::job::{Client, ClientProcess};
     use std::io::Write;
     use std::os::unix::net::UnixListener;
+
+    #[test]
+    fn another_protocol_version_names_the_older_side() {
+        let printed = |version| ClientError::Broken(FrameError::Version(version)).to_string();
+        let (older, newer) = (VERSION - 1, VERSION + 1);
+        assert_eq!(
+            printed(older),
+            format!(
+                "protocol version {older} on the other side, {VERSION} here\n\
+                 the daemon is older than this command: restart the daemon"
+            )
+        );
+        assert_eq!(
+            printed(newer),
+            format!(
+                "protocol version {newer} on the other side, {VERSION} here\n\
+                 this command is older than the daemon: use the installed version"
+            )
+        );
+    }
 
     #[test]
     fn nothing_is_sent_to_a_daemon_of_another_user() {

@@ -51,9 +51,7 @@ pub enum FrameError {
     #[error("the other side does not speak slotd's protocol")]
     NotOurs,
     /// The other side speaks this version.
-    #[error(
-        "protocol version {0} on the other side, {VERSION} here: restart the daemon after an upgrade"
-    )]
+    #[error("protocol version {0} on the other side, {VERSION} here")]
     Version(u16),
     /// A part is too long: its name, length and limit.
     #[error("{0} of {1} bytes is longer than the {2} allowed")]
