@@ -166,6 +166,8 @@ pub fn start(
     environment: impl Iterator<Item = (OsString, OsString)>,
 ) -> Result<u32, DetachedError> {
     check_outside(paths)?;
+    // The caller's umask could lock the daemon out of its directories and the socket below.
+    let _umask = Umask::set(DAEMON_UMASK);
     let at = |path: PathBuf| move |e| DetachedError::Path(path, e);
     // Otherwise the log could be created behind a link, or in another user's directory.
     for dir in [paths.run_dir(), paths.lib_dir()] {
@@ -201,6 +203,24 @@ pub fn start(
     }
 }
 
+/// The umask of a detached daemon.
+const DAEMON_UMASK: Mode = Mode::from_bits_truncate(0o022);
+
+/// A umask of this process. The previous one is restored on drop.
+struct Umask(Mode);
+
+impl Umask {
+    fn set(mask: Mode) -> Umask {
+        Umask(nix::sys::stat::umask(mask))
+    }
+}
+
+impl Drop for Umask {
+    fn drop(&mut self) {
+        nix::sys::stat::umask(self.0);
+    }
+}
+
 /// Returns whether a detached daemon inherits this variable from the process that starts it.
 pub fn is_inherited(name: &OsStr) -> bool {
     let name = name.to_string_lossy();
@@ -227,7 +247,7 @@ fn last_lines(log: &Path, begin: u64) -> String {
 /// anything else is opened.
 pub fn leave_caller() {
     let _ = nix::unistd::setsid();
-    nix::sys::stat::umask(Mode::from_bits_truncate(0o022));
+    nix::sys::stat::umask(DAEMON_UMASK);
     let Ok(open) = fs::read_dir("/proc/self/fd") else { return };
     // This includes the descriptor of the directory itself, which is closed by now.
     let open: Vec<i32> =

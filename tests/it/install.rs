@@ -1103,6 +1103,22 @@ fn a_purge_deletes_nothing_while_there_are_jobs() {
 }
 
 #[test]
+fn a_background_daemon_starts_with_any_umask() {
+    for mask in ["0777", "0700"] {
+        let home = Home::new(NO_MANAGER);
+        let script = format!("umask {mask}; exec \"$0\" daemon start");
+        let started = home.command("sh").arg("-c").arg(script).arg(program()).output();
+        let started = started.expect("a running process");
+        assert_eq!(started.status.code(), Some(0), "{mask}: {started:?}");
+        // Also for root, whom no mode keeps out.
+        let run =
+            fs::metadata(home.path(".local/share/slotd/run")).expect("the daemon's directory");
+        assert_eq!(run.permissions().mode() & 0o777, 0o700, "{mask}");
+        home.run(program(), &["daemon", "stop"]);
+    }
+}
+
+#[test]
 fn a_background_daemon_is_started_reported_and_stopped() {
     let home = Home::new(NO_MANAGER);
     let daemon = |action: &str| {
