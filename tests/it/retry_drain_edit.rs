@@ -415,6 +415,7 @@ fn an_edit_is_all_or_nothing() {
     }
     let mut command = slotd.command("slotd");
     command.args(["edit", &job]).env("VISUAL", "exit 3;").env("EDITOR", "true");
+    command.env("TMPDIR", slotd.base.join("home"));
     let out = slotd.run(command).fails(1);
     assert!(
         out.stderr.contains("the editor (exit 3;) failed, exit status: 3: nothing was changed"),
