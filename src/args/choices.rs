@@ -390,7 +390,15 @@ impl Reader {
         directives: &[Directive],
     ) -> Result<(T, Choices), CliError> {
         if let (Operands::None, Some(word)) = (self.applet.operands, self.operands.first()) {
-            let text = format!("Unrecognized option: {}", shown(&word.text));
+            let text = match self.applet.name {
+                // Slurm's sacct reports all of them.
+                "sacct" => {
+                    self.operands.iter().fold("Unknown arguments:".to_owned(), |all, word| {
+                        format!("{all}\n {}", shown(&word.text))
+                    })
+                }
+                _ => format!("Unrecognized option: {}", shown(&word.text)),
+            };
             return Err(CliError::error(self.applet.usage_exit, text));
         }
         let mut list = self.directives(directives)?;

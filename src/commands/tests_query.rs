@@ -235,7 +235,11 @@ fn sacct_prints_slurms_errors() {
             &["-S", "2026-01-02", "-E", "2026-01-01"],
             "sacct: error: Start time (2026-01-02T00:00:00) requested is after end time (2026-01-01T00:00:00).\n",
         ),
-        ("an operand", &["5"], "sacct: error: Unrecognized option: 5\n"),
+        (
+            "operands",
+            &["5", "6"],
+            "sacct: error: Unknown arguments:\nsacct: error:  5\nsacct: error:  6\n",
+        ),
         ("G-41", &["--nosuch"], "sacct: unrecognized option '--nosuch'\n"),
         (
             "snakemake",
@@ -312,7 +316,8 @@ fn sacct_window_starts_at_midnight_or_in_1970() {
 fn sacct_p_is_parsable_or_takes_a_partition() {
     assert_eq!(sacct(&["-p", "-j", "1"]).lines.separator("|"), Some(("|", true)));
     let refusal = sacct_or(&["--parsable", "cpu"]).map(|_| ());
-    assert_eq!(refusal, Err(("sacct: error: Unrecognized option: cpu\n".to_owned(), 1)));
+    let text = "sacct: error: Unknown arguments:\nsacct: error:  cpu\n".to_owned();
+    assert_eq!(refusal, Err((text, 1)));
     let got = sacct(&["-X", "-p", "cpu", "-n"]);
     assert_eq!((got.partition, got.lines.separator("|")), (vec!["cpu".to_owned()], None));
     assert_eq!(sacct(&["-r", "gpu"]).partition, ["gpu"]);
