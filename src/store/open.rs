@@ -24,7 +24,9 @@ use std::path::{Path, PathBuf};
 /// - `wal_autocheckpoint` is only a fallback for an unusually long log. Normally the store empties
 ///   its log itself when nobody is waiting for it ([`LOG_PAGES`]).
 /// - `cache_spill=OFF` keeps a transaction's changes in memory, so that they are written only once.
-const WRITER_PRAGMAS: [&str; 7] = [
+/// - `cache_size` is in KiB if it is negative. A commit needs a few dozen pages, and the kernel caches
+///   the others, too. The default keeps 2 MB.
+const WRITER_PRAGMAS: [&str; 8] = [
     "PRAGMA busy_timeout = 1000",
     "PRAGMA secure_delete = ON",
     "PRAGMA journal_mode = WAL",
@@ -32,6 +34,7 @@ const WRITER_PRAGMAS: [&str; 7] = [
     "PRAGMA foreign_keys = ON",
     "PRAGMA wal_autocheckpoint = 4000",
     "PRAGMA cache_spill = OFF",
+    "PRAGMA cache_size = -400",
 ];
 
 /// Returns the pragma that turns waiting for locks on or off.
