@@ -10,7 +10,7 @@ pub fn width(text: &str) -> usize {
 }
 
 /// Appends this many spaces.
-fn push_spaces(out: &mut String, count: usize) {
+pub(crate) fn push_spaces(out: &mut String, count: usize) {
     const SPACES: &str = "                                ";
     let mut left = count;
     while left > SPACES.len() {

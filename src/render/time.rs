@@ -7,6 +7,7 @@ use jiff::Zoned;
 use jiff::fmt::strtime;
 use jiff::tz::TimeZone;
 use slotd_model::Timestamp;
+use std::fmt::Write as _;
 
 /// `SLURM_TIME_FORMAT`: the format of times.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -95,14 +96,21 @@ pub fn date(t: Timestamp, tz: &TimeZone) -> String {
 
 /// Formats seconds as squeue does: `0:04`, `29:56`, `2:03:04`, `1-02:03:04`.
 pub fn short(secs: u64) -> String {
+    short_limit(Some(secs))
+}
+
+/// Appends seconds as squeue prints them, or `UNLIMITED` for no limit.
+pub(crate) fn write_short(out: &mut String, limit: Option<u64>) {
+    let Some(secs) = limit else { return out.push_str("UNLIMITED") };
     let (d, h, m, s) = split(secs);
-    match (d, h) {
+    // Writing to a string cannot fail.
+    let _ = match (d, h) {
         // Most cells of a long queue.
-        (0, 0) if secs == 0 => "0:00".to_owned(),
-        (0, 0) => format!("{m}:{s:02}"),
-        (0, _) => format!("{h}:{m:02}:{s:02}"),
-        _ => format!("{d}-{h:02}:{m:02}:{s:02}"),
-    }
+        (0, 0) if secs == 0 => out.write_str("0:00"),
+        (0, 0) => write!(out, "{m}:{s:02}"),
+        (0, _) => write!(out, "{h}:{m:02}:{s:02}"),
+        _ => write!(out, "{d}-{h:02}:{m:02}:{s:02}"),
+    };
 }
 
 /// Formats seconds as sacct and scontrol do: `00:00:05`, `1-00:00:00`.
@@ -128,7 +136,9 @@ fn split(secs: u64) -> (u64, u64, u64, u64) {
 
 /// Formats a time limit as squeue does; `UNLIMITED` for none.
 pub(crate) fn short_limit(limit: Option<u64>) -> String {
-    limit.map_or_else(|| "UNLIMITED".to_owned(), short)
+    let mut text = String::new();
+    write_short(&mut text, limit);
+    text
 }
 
 /// Formats a time limit as sacct and scontrol do; `UNLIMITED` for none.

@@ -73,7 +73,10 @@ impl<'a> Value<'a> {
             Value::Share(share, places) => write!(out, "{share:.places$}"),
             Value::Ranked(_, ref text) => out.write_str(text),
             Value::Time(at, none) => out.write_str(&time::instant_or(at, none, ctx)),
-            Value::Short(secs) => out.write_str(&time::short_limit(secs)),
+            Value::Short(secs) => {
+                time::write_short(out, secs);
+                Ok(())
+            }
             Value::Long(secs) => out.write_str(&time::long_limit(secs)),
             Value::Cpu(us) => out.write_str(&time::cpu(us)),
             Value::Kib(amount) => out.write_str(&size::kib(amount, ctx.units)),

@@ -2,7 +2,7 @@
 
 use super::{Column, Layout, Style};
 use crate::field::Table;
-use crate::text::{cut, pad, printable, width};
+use crate::text::{cut, printable, push_spaces, width};
 use crate::tone::Tone;
 use crate::{Ctx, time};
 use std::borrow::Cow;
@@ -186,16 +186,19 @@ impl<T: Table> Printer<T> {
         {
             out.push_str(if i > 0 { BAR } else { "" });
             let tone = if has_colours { field.tone(cell) } else { Tone::Plain };
-            tone.paint(out, |out| {
-                if width(cell) > *to {
+            tone.paint(out, |out| match to.checked_sub(width(cell)) {
+                Some(spare) => {
+                    out.push_str(cell);
+                    push_spaces(out, spare);
+                }
+                None => {
                     out.push_str(cut(cell, to.saturating_sub(1)));
                     out.push('+');
-                } else {
-                    pad(out, cell, *to, false);
                 }
             });
         }
-        out.truncate(start + out[start..].trim_end_matches(' ').len());
+        let last = out.bytes().rposition(|byte| byte != b' ');
+        out.truncate(start.max(last.map_or(0, |last| last + 1)));
         out.push('\n');
     }
 }
