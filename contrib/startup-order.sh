@@ -59,8 +59,8 @@ finish
 
 # The daemon, its launcher and the watchers. valgrind cannot follow the launcher, so these are sampled.
 begin sampled
-perf record --quiet -a -F 20000 -e cpu-clock:u -o samples -- bash -c '
-  for _ in {1..3000}; do sbatch -o /dev/null job.sh; done
+perf record --quiet -a -F 20000 -e cpu-clock:u -e page-faults/period=1/u -o samples -- bash -c '
+  for _ in {1..6000}; do sbatch -o /dev/null job.sh; done
   sbatch -W -o /dev/null -a 1-1000 job.sh
   for _ in {1..100}; do srun true; sbatch -W -o /dev/null job.sh; sbatch -H job.sh; squeue -j 1; squeue; sinfo; sacct -j 1; scontrol show job 1; done
   for _ in {1..20}; do slotd squeue; slotd sinfo; slotd sacct -j 1; slotd scontrol show job 1; scancel -t PD -n job.sh; done
