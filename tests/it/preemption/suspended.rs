@@ -101,9 +101,11 @@ fn a_held_job_waits_once_it_is_requeued() {
     let (victim, pid) = sleeper(&slotd, &[]);
     let urgent = high(&slotd);
     slotd.wait_state(victim, "SUSPENDED");
+    wait_process(&slotd, pid, 'T');
     slotd.line(&format!("scontrol hold {victim}")).ok();
     assert_eq!((slotd.state(victim), proc::state(pid)), ("SUSPENDED".to_owned(), Some('T')));
     slotd.cancel(urgent);
+    slotd.wait_state(victim, "RUNNING");
     wait_process(&slotd, pid, 'S');
     slotd.line(&format!("scontrol requeue {victim}")).ok();
     slotd.wait_reason(victim, "JobHeldUser");
