@@ -110,7 +110,7 @@ as_list!(Past {
 });
 
 /// Serializes jobs as columns, one for each of these fields, because most fields have the same value
-/// in all jobs of a queue. Such a column holds the value once, or nothing if it is the default.
+/// in all jobs of a queue. A column of equal values has only one, or none if it is the default.
 /// The IDs come first. There is one for each job, even if they are equal.
 macro_rules! as_columns {
     ($($field:ident),* $(,)?) => {
