@@ -385,13 +385,16 @@ fn commands_and_daemons_without_threads_fail_in_words() {
     } else {
         None
     };
-    let limited = |slotd: &Slotd, processes: u32, words: &str| {
+    let line = |slotd: &Slotd, line: &str| {
         let mut command = slotd.shell();
-        command.arg("-c").arg(format!("exec prlimit --nproc={processes} -- slotd {words}"));
+        command.args(["-c", line]);
         if let Some(user) = &user {
             command.uid(user.uid).gid(user.gid);
         }
-        let out = slotd.run(command);
+        slotd.run(command)
+    };
+    let limited = |slotd: &Slotd, processes: u32, words: &str| {
+        let out = line(slotd, &format!("exec prlimit --nproc={processes} -- slotd {words}"));
         assert!([0, 1].contains(&out.code), "{processes}: {out:?}");
         assert!(!out.stderr.contains("panicked"), "{processes}: {out:?}");
         out
@@ -399,7 +402,7 @@ fn commands_and_daemons_without_threads_fail_in_words() {
     // Enough for the command itself, then also for one process and one thread more each time.
     for processes in 1..16 {
         if limited(&slotd, processes, "daemon start").code == 0 {
-            limited(&slotd, 100_000, "daemon stop").ok();
+            line(&slotd, "slotd daemon stop").ok();
         }
     }
     match &user {
