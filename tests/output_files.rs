@@ -320,6 +320,27 @@ fn umask_of_the_submitter_applies_to_output_files() {
     assert_eq!(mode(&format!("slurm-{job}.out")), 0o640);
 }
 
+/// The process that watches a step also watches later ones, and writes slotd's own files.
+#[test]
+fn umask_of_a_job_applies_neither_to_slotds_files_nor_to_the_next_job() {
+    use std::os::unix::fs::PermissionsExt;
+    let slotd = Slotd::start();
+    slotd.sh("umask 0777; srun -n1 true").ok();
+    let mode =
+        |path: std::path::PathBuf| std::fs::metadata(&path).unwrap().permissions().mode() & 0o777;
+    for _ in 0..3 {
+        let out = slotd.sh("umask 0777; sbatch --parsable -o /dev/null --wrap true").ok();
+        let job: u32 = out.text().parse().unwrap();
+        slotd.wait_state(job, "COMPLETED");
+        let dir = slotd.root.join(format!("lib/jobs/{job}"));
+        assert_eq!(mode(dir.clone()), 0o700);
+        for (file, expected) in [("script.sh", 0o700), ("runner.sh", 0o700), ("exit_status", 0o600)]
+        {
+            assert_eq!(mode(dir.join(file)), expected, "{file} of job {job}");
+        }
+    }
+}
+
 #[test]
 fn large_output_is_complete() {
     let slotd = Slotd::start();

@@ -8,6 +8,7 @@ use nix::unistd::Pid;
 use slotd_exec::launcher::LAUNCHER_ARG;
 use slotd_exec::watcher;
 use slotd_sys::paths::{Paths, is_root_of};
+use slotd_sys::umask::Umask;
 use slotd_sys::{lock, proc, root_dirs};
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, DirBuilder, File};
@@ -204,22 +205,7 @@ pub fn start(
 }
 
 /// The umask of a detached daemon.
-const DAEMON_UMASK: Mode = Mode::from_bits_truncate(0o022);
-
-/// A umask of this process. The previous one is restored on drop.
-struct Umask(Mode);
-
-impl Umask {
-    fn set(mask: Mode) -> Umask {
-        Umask(nix::sys::stat::umask(mask))
-    }
-}
-
-impl Drop for Umask {
-    fn drop(&mut self) {
-        nix::sys::stat::umask(self.0);
-    }
-}
+const DAEMON_UMASK: u32 = 0o022;
 
 /// Returns whether a detached daemon inherits this variable from the process that starts it.
 pub fn is_inherited(name: &OsStr) -> bool {
@@ -247,7 +233,7 @@ fn last_lines(log: &Path, begin: u64) -> String {
 /// anything else is opened.
 pub fn leave_caller() {
     let _ = nix::unistd::setsid();
-    nix::sys::stat::umask(DAEMON_UMASK);
+    nix::sys::stat::umask(Mode::from_bits_truncate(DAEMON_UMASK));
     let Ok(open) = fs::read_dir("/proc/self/fd") else { return };
     // This includes the descriptor of the directory itself, which is closed by now.
     let open: Vec<i32> =

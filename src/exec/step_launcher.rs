@@ -286,7 +286,7 @@ impl StepLauncher {
     fn start(&self, pattern: usize) -> (Vec<i32>, Option<String>) {
         let spec = &self.patterns[pattern];
         let (mut pids, mut files) = (Vec::new(), Files::default());
-        task::set_umask(spec);
+        let _umask = task::set_umask(spec);
         for task in &spec.tasks {
             let streams = match files.streams(task, &self.handed, self.null.as_raw_fd()) {
                 Ok(streams) => streams,

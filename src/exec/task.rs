@@ -13,6 +13,7 @@ use nix::unistd::{AccessFlags, Pid, access, dup2_stderr, dup2_stdin, dup2_stdout
 use slotd_model::node::HostFault;
 use slotd_model::rlimits::Rlimit;
 use slotd_sys::fork::{Memory, fork_into};
+use slotd_sys::umask::Umask;
 use std::borrow::Cow;
 use std::ffi::{CStr, CString, OsStr};
 use std::fs::{self, OpenOptions};
@@ -376,10 +377,10 @@ fn set_limit(limit: &Rlimit) {
     }
 }
 
-/// Sets the umask of this process, which its tasks inherit.
-pub(super) fn set_umask(spec: &LaunchSpec) {
-    let mask = spec.umask.unwrap_or(0o022) & 0o777;
-    nix::sys::stat::umask(nix::sys::stat::Mode::from_bits_truncate(mask as libc::mode_t));
+/// Sets the umask of the submitter, which the tasks inherit, while this process opens their files and
+/// forks them. It must not apply to slotd's own files, or to the next step that this process watches.
+pub(super) fn set_umask(spec: &LaunchSpec) -> Umask {
+    Umask::set(spec.umask.unwrap_or(0o022))
 }
 
 /// Resets all signals, so that a task does not inherit those that the launcher or the Rust runtime

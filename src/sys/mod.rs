@@ -43,6 +43,7 @@ pub mod start;
 pub mod system;
 pub mod tcp_peer;
 pub mod uevents;
+pub mod umask;
 pub mod user;
 pub mod work_tree;
 pub mod zone;

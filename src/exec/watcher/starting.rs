@@ -39,10 +39,10 @@ impl Watcher {
         process: &ProcessState,
     ) -> Result<(), LaunchError> {
         let spec = &self.spec;
-        task::set_umask(spec);
         if let Some(script) = spec.script.as_ref().filter(|_| !has_script) {
             job_files::write_program(&task::script_path(spec), script)?;
         }
+        let umask = task::set_umask(spec);
         if let Some(why) = &spec.broken {
             let why = LaunchError::Broken(why.clone());
             job_files::report_failure(spec, &handed, &why);
@@ -82,7 +82,7 @@ impl Watcher {
         // Their time limits start here.
         (self.started, self.started_at) = (clock::now(), clock::monotonic());
         self.starting = Some((File::from(read), Vec::new()));
-        drop((files, handed, write, null, ranks));
+        drop((files, handed, write, null, ranks, umask));
         // Do this after the tasks have started: they need not wait for it, and nothing depends on
         // it.
         if self.spec.step.step != StepId::Batch {
