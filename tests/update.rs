@@ -343,7 +343,8 @@ fn show_job_shows_all_keys_of_update() {
         ("StdOut=/tmp/x", "StdOut", "/tmp/x"),
         ("Requeue=0", "Requeue", "0"),
         ("OverSubscribe=no", "OverSubscribe", "NO"),
-        ("NumNodes=1", "NumNodes", "1"),
+        ("NumNodes=1-2", "NumNodes", "1-2"),
+        ("NumNodes=1", "NumNodes", "1-1"),
     ] {
         slotd.cmd("scontrol", &["update", &format!("JobId={job}"), change]).ok();
         assert_eq!(shown(key), value, "{change}");

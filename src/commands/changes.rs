@@ -254,7 +254,7 @@ static PROPERTIES: &[Property] = &[
 /// Keys of properties that `slotd edit` does not show.
 static OTHER_KEYS: &[Key] = &[
     Key(&["NumNodes", "ReqNodes"], |_, value, _| {
-        slotd_parse::nodes::parse(value).map(|nodes| Update::NumNodes(nodes.min))
+        slotd_parse::nodes::parse(value).map(Update::NumNodes)
     }),
     Key(&["EndTime"], |key, value, origin| {
         slotd_parse::begin::parse_for(value, key, origin.now, &origin.tz).map(Update::EndTime)

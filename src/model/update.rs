@@ -3,7 +3,7 @@
 
 use crate::batch_tasks::ScriptTasks;
 use crate::dependency::Dependency;
-use crate::request::{GpuRequest, KeptText, MemRequest, Sharing, Switches};
+use crate::request::{GpuRequest, KeptText, MemRequest, NodeCount, Sharing, Switches};
 use crate::{Constraint, HostList, JobRequest, Refusal, Timestamp};
 use serde::{Deserialize, Serialize};
 
@@ -31,8 +31,8 @@ pub enum Update {
     NumCpus(u32),
     NumTasks(u32),
     CpusPerTask(u32),
-    /// The requested minimum of nodes. Every job has one node.
-    NumNodes(u32),
+    /// Every job has one node, but the requested range is shown.
+    NumNodes(NodeCount),
     /// MB.
     MinMemoryNode(u64),
     /// MB.
@@ -164,7 +164,8 @@ impl Update {
             Update::CpusPerTask(cpus) => {
                 (request.cpus_per_task, request.mincpus) = (Some(*cpus), None)
             }
-            Update::NumNodes(0 | 1) => {}
+            Update::NumNodes(NodeCount { min: 0, .. }) => {}
+            Update::NumNodes(nodes @ NodeCount { min: 1, .. }) => request.nodes = Some(*nodes),
             Update::NumNodes(_) => return Err(Refusal::OneNodeOnly),
             Update::MinMemoryNode(mb) => request.mem = MemRequest::PerNode(*mb),
             Update::MinMemoryCpu(mb) => request.mem = MemRequest::PerCpu(*mb),
