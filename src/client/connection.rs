@@ -90,6 +90,11 @@ fn broken(error: &FrameError) -> String {
         FrameError::Version(_) => {
             format!("{error}\nthe daemon is older than this command: restart the daemon")
         }
+        FrameError::Content(_) => {
+            format!(
+                "{error}\nif slotd was just upgraded, repeat the command and restart the daemon"
+            )
+        }
         other => other.to_string(),
     }
 }

@@ -7,7 +7,7 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 
 /// The protocol version of the daemon under test.
-pub const VERSION: u16 = 13;
+pub const VERSION: u16 = 12;
 
 /// The length of a frame header: magic, version, two zero bytes, and the lengths of the JSON and
 /// the raw bytes.
