@@ -91,7 +91,30 @@ for kind in command sampled daemon; do
   for trace in "$work/$kind".*; do names "$trace"; done | sort | uniq -c | sort -k1,1nr -k2
 done | awk '!seen[$2]++ { print $2 }' >"$work/order"
 # The identifiers of crates and the back references to them change with the compiler.
-functions() { sed -nE 's/\.llvm\..*//; s/Cs[0-9A-Za-z]+_/Cs*_/g; s/B[0-9a-zA-Z]*_/B*_/g; /^_R/p' "$work/order" | awk '!seen[$0]++'; }
+stable() { sed -nE 's/\.llvm\..*//; s/Cs[0-9A-Za-z]+_/Cs*_/g; s/B[0-9a-zA-Z]*_/B*_/g; /^_R/p'; }
+# The names of Rust's functions, each only as long as no other function of the program begins with it.
+functions() {
+  stable <"$work/order" | awk '!seen[$0]++' >"$work/listed"
+  nm "$program" | awk '{ print $3 }' | stable | cat - "$work/listed" | LC_ALL=C sort -u >"$work/all"
+  LC_ALL=C awk '
+    # The length of the common beginning.
+    function common(a, b,    n) {
+      while (n < length(a) && substr(a, n + 1, 1) == substr(b, n + 1, 1)) n++
+      return n
+    }
+    NR == FNR { rank[$0] = ++listed; next }
+    { name[++all] = $0 }
+    !($0 in rank) { other = $0 }
+    { least[all] = common($0, other) }
+    END {
+      for (other = ""; all; all--) {
+        if (!(name[all] in rank)) { other = name[all]; continue }
+        length_after = common(name[all], other)
+        length_needed = 1 + (length_after > least[all] ? length_after : least[all])
+        print rank[name[all]], substr(name[all], 1, length_needed)
+      }
+    }' "$work/listed" "$work/all" | sort -n | awk '!seen[$2]++ { print $2 }'
+}
 libc=$(cc -print-file-name=libc.a)
 # The functions of SQLite and other libraries in C, which have a section each.
 c_functions() {
