@@ -13,14 +13,15 @@ use crate::args::table::options;
 use crate::args::value::{Names, hosts, names, one_name, value};
 use crate::commands::pages::texts;
 use clap::Args;
-use slotd_model::query::JobQuery;
+use slotd_model::query::{JobQuery, names_record};
 use slotd_model::view::JobView;
-use slotd_model::{JobRef, JobState, Refusal};
+use slotd_model::{JobId, JobRef, JobState, Refusal};
 use slotd_parse::error::shown;
 use slotd_parse::states::StateFilter;
 use slotd_protocol::answer::Outcome;
 use slotd_protocol::request::{CancelAsk, Request};
 use slotd_render::text::printable;
+use std::collections::HashMap;
 use std::ffi::OsString;
 
 /// The entry of this command in the command table.
@@ -240,10 +241,8 @@ fn cancel(args: &Scancel, uid: u32, host: &str) -> Done {
     } else {
         // With -s alone, the answer to the request reports them.
         if filter.is_some() || (args.batch && args.signal.is_none()) {
-            for job in args.jobs() {
-                if !is_live(&job)? {
-                    code = unknown_job(args, &job);
-                }
+            for job in unknown(args.jobs())? {
+                code = report_unknown(args, &job);
             }
         }
         args.jobs()
@@ -315,23 +314,35 @@ fn confirmed(
     for job in refs {
         match live(of(vec![JobRef { step: None, ..job.clone() }]))?.first() {
             Some(view) => taken.extend(says_yes(&job, view).then_some(job)),
-            None if is_live(&job)? => {}
-            None => *code = unknown_job(args, &job),
+            // If it exists but does not match the filters, it is silently skipped.
+            None if unknown(vec![job.clone()])?.is_empty() => {}
+            None => *code = report_unknown(args, &job),
         }
     }
     Ok(taken)
 }
 
-/// Returns whether the job exists and has not ended. If it does not match the filters, it is
-/// silently skipped.
-fn is_live(job: &JobRef) -> Result<bool, CliError> {
-    let whole = vec![JobRef { step: None, ..job.clone() }];
-    Ok(!live(JobQuery { jobs: whole, ..JobQuery::live() })?.is_empty())
+/// Returns those of the jobs that do not exist or have ended.
+fn unknown(mut named: Vec<JobRef>) -> Result<Vec<JobRef>, CliError> {
+    let jobs = named.iter().map(|job| JobRef { step: None, ..job.clone() }).collect();
+    let views = live(JobQuery { jobs, ..JobQuery::live() })?;
+    // A task is named by its own ID or by that of its array.
+    let mut found: HashMap<JobId, Vec<&JobView>> = HashMap::new();
+    for view in &views {
+        for id in [Some(view.id), view.array_job_id()].into_iter().flatten() {
+            found.entry(id).or_default().push(view);
+        }
+    }
+    named.retain(|job| {
+        let views = found.get(&job.job);
+        !views.is_some_and(|views| views.iter().any(|view| names_record(job, view.id, &view.role)))
+    });
+    Ok(named)
 }
 
 /// Reports a named job that is unknown or has ended. Slurm does so with filters, `-b` and `-i`, but
 /// not for plain IDs. Returns the exit code.
-fn unknown_job(args: &Scancel, job: &JobRef) -> u8 {
+fn report_unknown(args: &Scancel, job: &JobRef) -> u8 {
     if !args.quiet {
         let what = if job.step.is_some() { "job step id" } else { "job id" };
         report!("scancel: error: Kill job error on {what} {job}: {}", Refusal::UnknownJob);
