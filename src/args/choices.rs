@@ -29,6 +29,8 @@ pub struct Applet {
     pub name: &'static str,
     pub about: &'static str,
     pub operands: Operands,
+    /// Returns the error about operands of a command that takes none. There is at least one.
+    pub stray: fn(&[Operand]) -> String,
     /// The exit code for an unknown option or an invalid value.
     pub usage_exit: i32,
     /// Whether `Try "x --help" for more information` follows an invalid option.
@@ -50,6 +52,10 @@ impl Applet {
             name,
             about,
             operands: Operands::Anywhere,
+            stray: |words| {
+                let first = words.first().map(|word| shown(&word.text));
+                format!("Unrecognized option: {}", first.unwrap_or_default())
+            },
             usage_exit: 1,
             points_to_help: true,
             extras: &[],
@@ -389,16 +395,8 @@ impl Reader {
         origin: &Origin,
         directives: &[Directive],
     ) -> Result<(T, Choices), CliError> {
-        if let (Operands::None, Some(word)) = (self.applet.operands, self.operands.first()) {
-            let text = match self.applet.name {
-                // Slurm's sacct reports all of them.
-                "sacct" => {
-                    self.operands.iter().fold("Unknown arguments:".to_owned(), |all, word| {
-                        format!("{all}\n {}", shown(&word.text))
-                    })
-                }
-                _ => format!("Unrecognized option: {}", shown(&word.text)),
-            };
+        if self.applet.operands == Operands::None && !self.operands.is_empty() {
+            let text = (self.applet.stray)(&self.operands);
             return Err(CliError::error(self.applet.usage_exit, text));
         }
         let mut list = self.directives(directives)?;

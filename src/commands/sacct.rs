@@ -34,6 +34,11 @@ pub const ENTRY: Entry =
 
 const APPLET: Applet = Applet {
     operands: Operands::None,
+    // Slurm's sacct reports all of them.
+    stray: |words| {
+        let lines = words.iter().map(|word| format!("\n {}", shown(&word.text)));
+        "Unknown arguments:".to_owned() + &lines.collect::<String>()
+    },
     // As in Slurm's sacct.
     points_to_help: false,
     extras: &[extra::SACCT],
