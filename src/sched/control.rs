@@ -56,7 +56,7 @@ impl Core {
         cx: &mut Cx,
     ) -> Result<Vec<JobId>, Refusal> {
         if sel.step.is_some() {
-            return self.cancel_step(sel, StopCause::Cancelled { by: by_uid }, by_uid, cx);
+            return self.cancel_step(sel, StopCause::Cancelled { by: by_uid }, cx);
         }
         self.end_by_user(sel, StopCause::Cancelled { by: by_uid }, by_uid, cx)
     }
@@ -112,12 +112,11 @@ impl Core {
         &mut self,
         sel: &JobRef,
         cause: StopCause,
-        by_uid: u32,
         cx: &mut Cx,
     ) -> Result<Vec<JobId>, Refusal> {
         let keys = self.records.live_steps(sel)?;
         for key in &keys {
-            self.records.note_canceller(*key, by_uid);
+            self.records.note_canceller(*key, cause.by());
             cx.out.effects.push(Effect::StopStep { step: *key, cause });
         }
         Ok(keys.into_iter().map(|key| key.job).collect())
@@ -136,7 +135,7 @@ impl Core {
     ) -> Result<Vec<JobId>, Refusal> {
         if sel.step.is_some() {
             if signal == SIGKILL {
-                return self.cancel_step(sel, StopCause::Killed { by: by_uid }, by_uid, cx);
+                return self.cancel_step(sel, StopCause::Killed { by: by_uid }, cx);
             }
             let keys = self.records.live_steps(sel)?;
             for key in &keys {

@@ -252,6 +252,16 @@ pub enum StopCause {
     Preempted,
 }
 
+impl StopCause {
+    /// Returns the UID of the user who cancelled the job or step.
+    pub fn by(self) -> Option<u32> {
+        match self {
+            StopCause::Cancelled { by } | StopCause::Killed { by } => Some(by),
+            _ => None,
+        }
+    }
+}
+
 /// The processes that receive a signal (scancel man page: plain, `--batch`, `--full`, and a step
 /// ID).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

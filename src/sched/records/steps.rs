@@ -66,11 +66,11 @@ impl Records {
 
     /// Notes who cancelled a step. It is stored with the step's end; a daemon that dies before that
     /// forgets it.
-    pub(crate) fn note_canceller(&mut self, key: StepKey, by_uid: u32) {
+    pub(crate) fn note_canceller(&mut self, key: StepKey, by: Option<u32>) {
         self.edit(key.job, |job| {
             let is_it = |step: &&mut Step| step.id == key.step && !step.state.is_terminal();
             if let Some(step) = job.steps.iter_mut().rev().find(is_it) {
-                step.cancelled_by.get_or_insert(by_uid);
+                step.cancelled_by = step.cancelled_by.or(by);
             }
         });
     }
