@@ -91,9 +91,7 @@ fn broken(error: &FrameError) -> String {
             format!("{error}\nthe daemon is older than this command: restart the daemon")
         }
         FrameError::Content(_) => {
-            format!(
-                "{error}\nif slotd was just upgraded, repeat the command and restart the daemon"
-            )
+            format!("{error}\nif this command or the daemon is of an older version, restart it")
         }
         other => other.to_string(),
     }
@@ -405,6 +403,16 @@ mod tests {
     use slotd_model::job::{Client, ClientProcess};
     use std::io::Write;
     use std::os::unix::net::UnixListener;
+
+    #[test]
+    fn an_answer_in_another_format_is_explained_by_an_upgrade() {
+        let error = serde_json::from_str::<Answer>("{}").unwrap_err();
+        assert_eq!(
+            ClientError::Broken(FrameError::Content(error)).to_string(),
+            "malformed message: expected value at line 1 column 2\n\
+             if this command or the daemon is of an older version, restart it"
+        );
+    }
 
     #[test]
     fn another_protocol_version_names_the_older_side() {
