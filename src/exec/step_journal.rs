@@ -64,6 +64,9 @@ pub struct StepEnd {
     /// It was ended because its manager or job ended, and is to be run again.
     #[serde(default)]
     pub interrupted: bool,
+    /// The UID of the user who cancelled it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cancelled_by: Option<u32>,
 }
 
 impl StepEnd {
@@ -74,6 +77,7 @@ impl StepEnd {
             exit: self.exit,
             usage: self.usage,
             start: self.start,
+            cancelled_by: self.cancelled_by,
             ..started.clone()
         };
         step.end_at(self.end);
@@ -356,6 +360,7 @@ mod tests {
             start,
             end,
             interrupted,
+            cancelled_by: None,
         })
     }
 

@@ -135,6 +135,9 @@ pub enum Answer {
     SignalStep {
         step: Option<u32>,
         signal: Option<i32>,
+        /// The UID of the user who cancels it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        by: Option<u32>,
         /// Set if the daemon does not know whether this step is running. The manager replies with
         /// `StepSignalled`.
         #[serde(default, skip_serializing_if = "Option::is_none")]

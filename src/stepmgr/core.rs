@@ -507,7 +507,9 @@ impl Core {
             _ if exit == ExitCode::OUT_OF_MEMORY => End::OutOfMemory,
             Some(Stopped::Limit) => End::Timeout,
             Some(Stopped::Moved) if !exit.is_success() => End::NodeFail,
-            Some(Stopped::User | Stopped::Halt | Stopped::Unstarted) if !exit.is_success() => {
+            Some(Stopped::User { .. } | Stopped::Halt | Stopped::Unstarted)
+                if !exit.is_success() =>
+            {
                 End::Cancelled
             }
             Some(_) | None if exit.is_success() => End::Completed,

@@ -175,7 +175,16 @@ mod tests {
 
     fn end(step: u32, state: End, exit: ExitCode, interrupted: bool) -> Entry {
         let (start, end) = (Timestamp(0), Timestamp(1));
-        Entry::End(StepEnd { step, state, exit, usage: Usage::default(), start, end, interrupted })
+        Entry::End(StepEnd {
+            step,
+            state,
+            exit,
+            usage: Usage::default(),
+            start,
+            end,
+            interrupted,
+            cancelled_by: None,
+        })
     }
 
     fn name(name: &str) -> String {

@@ -116,6 +116,7 @@ pub fn lost_ends(entries: &[Entry], now: Timestamp) -> Vec<step_journal::StepEnd
             start: step.start,
             end: now,
             interrupted: false,
+            cancelled_by: None,
         })
     };
     step_journal::unended(entries).into_iter().filter_map(end).collect()

@@ -86,6 +86,7 @@ fn report_ends(identity: &Identity, killed: Vec<Ended>) -> io::Result<()> {
             start,
             end,
             interrupted: false,
+            cancelled_by: None,
         }));
     }
     journal.write()?;

@@ -449,6 +449,7 @@ impl Shell {
             start: started,
             end,
             interrupted,
+            cancelled_by: outcome.cancelled_by,
         };
         let record = end.record(&live.record);
         let event = Event::Ended {

@@ -111,7 +111,8 @@ fn steps_that_the_daemon_has_no_record_of_yet_can_be_signalled() {
     assert_eq!(slotd.read("signalled"), "signalled\n".repeat(4));
     let mut ends: Vec<String> = steps(&slotd, job).iter().map(|step| step[2..].join(" ")).collect();
     ends.sort();
-    assert_eq!(ends, [vec!["CANCELLED 0:15"; 4], vec!["COMPLETED 0:0"; 5]].concat());
+    let cancelled = format!("CANCELLED by {} 0:15", nix::unistd::getuid());
+    assert_eq!(ends, [vec![cancelled.as_str(); 4], vec!["COMPLETED 0:0"; 5]].concat());
 }
 
 #[test]

@@ -61,7 +61,7 @@ impl Handler<CancelJobs> for SchedulerActor {
         };
         let outcomes: Vec<Outcome> =
             targets.iter().map(|target| self.cancel_one(target, &ask, &mut cx)).collect();
-        let asked = self.ask_managers(&outcomes, ask.signal);
+        let asked = self.ask_managers(&outcomes, &ask);
         let reply = self.answer_command(cx.out, outcomes, ask.signal.is_none());
         self.ask_round(ctx);
         if asked.is_empty() {
@@ -144,11 +144,12 @@ impl SchedulerActor {
 
     /// Signals steps that their managers may have started but not reported yet: starts are reported
     /// in batches.
-    fn ask_managers(&mut self, outcomes: &[Outcome], signal: Option<i32>) -> Vec<Asked> {
+    fn ask_managers(&mut self, outcomes: &[Outcome], ask: &CancelAsk) -> Vec<Asked> {
         let mut asked = Vec::new();
         for (place, outcome) in outcomes.iter().enumerate() {
             for (job, step) in self.core.may_run_step(&outcome.target) {
-                asked.push(Asked { place, job, runs: self.managers.signal(job, step, signal) });
+                let runs = self.managers.signal(job, step, ask.signal, ask.uid);
+                asked.push(Asked { place, job, runs });
             }
         }
         asked

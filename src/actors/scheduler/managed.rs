@@ -67,18 +67,21 @@ impl Managers {
     }
 
     /// Signals a step that its manager may not have reported yet; without a signal, ends it. The
-    /// sender is dropped if no manager answers whether the step was running.
+    /// sender is dropped if no manager answers whether the step was running. `by`: the UID of the
+    /// user who requested it.
     pub(super) fn signal(
         &mut self,
         job: JobId,
         step: u32,
         signal: Option<i32>,
+        by: u32,
     ) -> oneshot::Receiver<bool> {
         let (answer, signalled) = oneshot::channel();
         if let Some(sender) = self.news.get(&job) {
             self.next_ticket += 1;
             let ticket = Some(self.next_ticket);
-            if sender.send(Answer::SignalStep { step: Some(step), signal, ticket }).is_ok() {
+            let by = Some(by);
+            if sender.send(Answer::SignalStep { step: Some(step), signal, by, ticket }).is_ok() {
                 self.signalled_for.insert(self.next_ticket, (job, answer));
             }
         }
@@ -94,7 +97,8 @@ impl SchedulerActor {
             return false;
         }
         let signal = matches!(cause, StopCause::Killed { .. }).then_some(libc::SIGKILL);
-        self.managers.notify(job, Answer::SignalStep { step: Some(number), signal, ticket: None });
+        let (step, by) = (Some(number), cause.by());
+        self.managers.notify(job, Answer::SignalStep { step, signal, by, ticket: None });
         true
     }
 
@@ -107,7 +111,8 @@ impl SchedulerActor {
                 if self.core.records().is_managed_step(job, StepId::Num(number)) =>
             {
                 let (step, signal) = (Some(number), Some(signal));
-                self.managers.notify(job, Answer::SignalStep { step, signal, ticket: None });
+                self.managers
+                    .notify(job, Answer::SignalStep { step, signal, by: None, ticket: None });
                 true
             }
             SignalTarget::Steps if has_managed => {
@@ -118,7 +123,7 @@ impl SchedulerActor {
                     .collect();
                 self.managers.notify(
                     job,
-                    Answer::SignalStep { step: None, signal: Some(signal), ticket: None },
+                    Answer::SignalStep { step: None, signal: Some(signal), by: None, ticket: None },
                 );
                 for step in others {
                     self.send_to_runner(

@@ -253,7 +253,7 @@ fn record_step(job: &mut Job, step: Step, cx: &mut Cx) {
     // The manager is suspended together with its step, and cannot measure for how long.
     if let Some(at) = place {
         step.suspended_us = job.steps[at].suspended_us;
-        step.cancelled_by = job.steps[at].cancelled_by;
+        step.cancelled_by = step.cancelled_by.or(job.steps[at].cancelled_by);
     }
     if let (Some(since), Some(end)) = (job.run.suspended_at, step.end) {
         step.add_suspension(since, end);

@@ -23,7 +23,8 @@ pub struct Attempt {
 pub enum Stopped {
     /// It reached its time limit.
     Limit,
-    User,
+    /// A user cancelled it. `by`: the UID, if the daemon passed the request on.
+    User { by: Option<u32> },
     /// The manager or the job is ending. The next manager runs the step again.
     Halt,
     /// The journal could not record the start, so the attempt was never launched.
@@ -41,6 +42,8 @@ pub struct AttemptEnd {
     /// Whether the attempt was stopped because the manager or job is ending, or because its CPUs or
     /// GPUs went out of use. The step is then started again.
     pub is_interrupted: bool,
+    /// The UID of the user who cancelled it through the daemon.
+    pub cancelled_by: Option<u32>,
 }
 
 impl Core {
@@ -70,10 +73,14 @@ impl Core {
             self.timers.remove(&(at, step, due));
         }
         let state = Core::state_of(exit, stopped);
+        let cancelled_by = match stopped {
+            Some(Stopped::User { by }) => by,
+            _ => None,
+        };
         let is_interrupted = match stopped {
             Some(Stopped::Halt | Stopped::Unstarted) => state == End::Cancelled,
             Some(Stopped::Moved) => state == End::NodeFail,
-            Some(Stopped::Limit | Stopped::User) | None => false,
+            Some(Stopped::Limit | Stopped::User { .. }) | None => false,
         };
         if is_interrupted && stopped == Some(Stopped::Halt) {
             // This manager will not run it again, so its exit code counts.
@@ -84,7 +91,7 @@ impl Core {
             entry.phase = Phase::Waiting;
             entry.attempts = entry.attempts.saturating_sub(1);
             self.make_ready(step);
-            return Some(AttemptEnd { step, state, is_interrupted });
+            return Some(AttemptEnd { step, state, is_interrupted, cancelled_by });
         }
         match state.outcome() {
             Outcome::Success => self.end(step, StepOutcome::Ok),
@@ -104,7 +111,7 @@ impl Core {
                 self.end(step, StepOutcome::Failed);
             }
         }
-        Some(AttemptEnd { step, state, is_interrupted })
+        Some(AttemptEnd { step, state, is_interrupted, cancelled_by })
     }
 
     /// Fires all timers that are due.

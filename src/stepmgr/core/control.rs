@@ -20,7 +20,7 @@ impl Core {
                     done += 1;
                 }
                 Some(Phase::Running(number)) => {
-                    self.stop_attempt(number, Stopped::User, now);
+                    self.stop_attempt(number, Stopped::User { by: None }, now);
                     done += 1;
                 }
                 Some(Phase::Ended(_)) | None => {}
@@ -30,13 +30,14 @@ impl Core {
     }
 
     /// Handles `scancel JOB.STEP`: sends the signal, or terminates the step if none is given.
-    pub fn signal(&mut self, number: u32, signal: Option<i32>, now: Duration) {
+    /// `by`: the UID of the user who requested it.
+    pub fn signal(&mut self, number: u32, signal: Option<i32>, by: Option<u32>, now: Duration) {
         match signal {
-            None => self.stop_attempt(number, Stopped::User, now),
+            None => self.stop_attempt(number, Stopped::User { by }, now),
             Some(signal) => {
                 if let Some(attempt) = self.running.get_mut(&number) {
                     if signal == SIGKILL {
-                        attempt.stopped.get_or_insert(Stopped::User);
+                        attempt.stopped.get_or_insert(Stopped::User { by });
                     }
                     self.effects.push(Effect::Signal { number, signal });
                 }

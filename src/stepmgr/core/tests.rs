@@ -286,6 +286,23 @@ fn step_stopped_with_the_manager_is_left_for_the_next() {
 }
 
 #[test]
+fn a_cancelled_step_names_the_user_who_cancelled_it() {
+    let text = r#"step = [{ name = "a-{n}", command = "x", foreach = { n = "0-3" } }]"#;
+    let mut scene = Scene::new(4, text);
+    assert_eq!(scene.starts().len(), 4);
+    scene.core.signal(0, None, Some(7), scene.now);
+    scene.core.signal(1, Some(9), Some(7), scene.now);
+    scene.core.signal(2, Some(10), Some(7), scene.now);
+    scene.core.cancel(&[3], scene.now);
+    let ends = [(0, 15), (1, 9), (2, 10), (3, 15)].map(|(number, signal)| {
+        let end = scene.core.on_ended(number, ExitCode::signal(signal), scene.now).unwrap();
+        (end.state, end.cancelled_by)
+    });
+    let named = (End::Cancelled, Some(7));
+    assert_eq!(ends, [named, named, (End::Failed, None), (End::Cancelled, None)]);
+}
+
+#[test]
 fn held_steps_wait_and_top_steps_go_first() {
     let mut scene = Scene::new(
         1,

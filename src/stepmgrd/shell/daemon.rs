@@ -69,16 +69,16 @@ impl Shell {
             }
             Answer::PartsOut { parts, why } => self.on_parts_out(parts, why, now),
             Answer::ManagerChanged { part, why } => self.on_part(*part, Some(why)),
-            Answer::SignalStep { step: Some(number), signal, ticket } => {
+            Answer::SignalStep { step: Some(number), signal, by, ticket } => {
                 let runs = self.core.attempt(number).is_some();
-                self.core.signal(number, signal, now);
+                self.core.signal(number, signal, by, now);
                 if let Some(ticket) = ticket {
                     self.link.send(&Request::StepSignalled { ticket, runs });
                 }
             }
-            Answer::SignalStep { step: None, signal, .. } => {
+            Answer::SignalStep { step: None, signal, by, .. } => {
                 let numbers: Vec<u32> = self.core.running().map(|(number, _)| number).collect();
-                numbers.into_iter().for_each(|number| self.core.signal(number, signal, now));
+                numbers.into_iter().for_each(|number| self.core.signal(number, signal, by, now));
             }
             Answer::MeasureStep { ticket, step } => {
                 let pids = self.live.get(&step).map(|live| live.pids.clone()).unwrap_or_default();
