@@ -68,9 +68,12 @@ perf record --quiet -a -F 20000 -e cpu-clock:u -e page-faults/period=1/u -o samp
 finish
 perf report -i samples --stdio --no-demangle --dsos "${program##*/}" --sort symbol -F symbol 2>/dev/null | awk '/^ *\[\.\]/ { print "fn=(0) " $2 }' >sampled.1
 
-# The daemon, with jobs that it does not start.
+# The daemon, with jobs that it does not start. What it executes at its start and end comes last: it
+# does not keep the former in memory.
 kind=daemon
 begin daemon "${traced[@]}"
+callgrind_control --dump "$daemon" >/dev/null
+for dump in "$work"/daemon.*.1; do mv "$dump" "$work/start.$daemon"; done
 sbatch -H -o /dev/null -a 1-20 job.sh >/dev/null
 for job in {2..40}; do
   sbatch -H -o /dev/null job.sh
@@ -81,13 +84,15 @@ for job in {2..40}; do
 done >/dev/null
 for name in squeue sinfo sacct; do slotd "$name" >/dev/null; done
 scancel -t PD -n job.sh
+callgrind_control --dump "$daemon" >/dev/null
+for dump in "$work"/daemon.*.2; do mv "$dump" "$work/serving.$daemon"; done
 finish
 cd - >/dev/null
 
 # The names of the functions of one trace, without the suffixes that the compiler and valgrind add.
 names() { sed -nE "s/^c?fn=\([0-9]+\) ([^ ']+).*/\1/p" "$1" | sed -E 's/\.llvm\.[0-9]+$//' | sort -u; }
 # First the functions that most commands execute.
-for kind in command sampled daemon; do
+for kind in command serving sampled start daemon; do
   for trace in "$work/$kind".*; do names "$trace"; done | sort | uniq -c | sort -k1,1nr -k2
 done | awk '!seen[$2]++ { print $2 }' >"$work/order"
 # The identifiers of crates and the back references to them change with the compiler.

@@ -205,6 +205,7 @@ async fn serve_at(
         Rc::clone(&hub),
     ));
     notify_manager(NotifyState::Ready);
+    memory::unmap_code();
     until_stopped(inventory, &hub.machine).await?;
     notify_manager(NotifyState::Stopping);
     Ok(hub)

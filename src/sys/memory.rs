@@ -2,6 +2,7 @@
 //! the memory of this process.
 
 use crate::{cpus, proc};
+use std::ops::Range;
 use std::{fs, io};
 
 /// The assumed total if `/proc/meminfo` does not report it.
@@ -112,9 +113,74 @@ pub fn return_large() {
     }
 }
 
+/// Returns the address ranges of the code in `maps`, the contents of `/proc/self/maps`.
+fn code_in(maps: &str) -> Vec<Range<usize>> {
+    let range = |line: &str| {
+        let mut fields = line.split_ascii_whitespace();
+        let (from, to) = fields.next()?.split_once('-')?;
+        let is_code = fields.next()? == "r-xp" && fields.nth(3)?.starts_with('/');
+        let [from, to] = [from, to].map(|address| usize::from_str_radix(address, 16));
+        is_code.then_some(from.ok()?..to.ok()?)
+    };
+    maps.lines().filter_map(range).collect()
+}
+
+/// Unmaps the code that this process has executed so far. The kernel maps code again, from its
+/// cache, when it is executed. The daemon uses this once it has started: it executes a third of that
+/// code no more.
+pub fn unmap_code() {
+    let maps = proc::read("/proc/self/maps").unwrap_or_default();
+    for code in code_in(&String::from_utf8_lossy(&maps)) {
+        // SAFETY: nothing writes to these pages, so that the file has what they contain.
+        unsafe {
+            libc::madvise(code.start as *mut libc::c_void, code.len(), libc::MADV_DONTNEED);
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::fd::AsRawFd;
+    use std::ptr;
+
+    #[test]
+    fn only_mapped_files_that_can_be_executed_are_code() {
+        let maps = "\
+00400000-00401000 r--p 00000000 fe:00 11 /opt/a program
+00401000-00421000 r-xp 00001000 fe:00 11 /opt/a program
+00421000-00431000 r--p 00021000 fe:00 11 /opt/a program
+00431000-00441000 rwxp 00031000 fe:00 11 /opt/a program
+00441000-00442000 r-xp 00000000 00:00 0
+7ffc0000-7ffc2000 r-xp 00000000 00:00 0 [vdso]
+ffffffffff600000-ffffffffff601000 --xp 00000000 00:00 0 [vsyscall]
+";
+        assert_eq!(code_in(maps), [0x0040_1000..0x0042_1000]);
+        assert_eq!(code_in("nonsense\n\n1-2 r-xp\n"), []);
+    }
+
+    #[test]
+    fn unmapped_code_is_mapped_again_when_it_is_used() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("code");
+        fs::write(&path, [7; 4096]).unwrap();
+        let file = fs::File::open(&path).unwrap();
+        let (what, how) = (libc::PROT_READ | libc::PROT_EXEC, libc::MAP_PRIVATE);
+        // SAFETY: a new mapping of a file that nothing changes.
+        let code = unsafe { libc::mmap(ptr::null_mut(), 4096, what, how, file.as_raw_fd(), 0) };
+        assert_ne!(code, libc::MAP_FAILED);
+        // SAFETY: the mapping is readable, and stays.
+        let used = || unsafe { code.cast::<u8>().read_volatile() };
+        let mapped_kb = || {
+            let maps = fs::read_to_string("/proc/self/smaps").unwrap();
+            let (_, own) = maps.split_once(path.to_str().unwrap()).unwrap();
+            own.lines().find_map(|line| parse_kb(line, "Rss")).unwrap()
+        };
+        assert_eq!((used(), mapped_kb()), (7, 4));
+        unmap_code();
+        assert_eq!(mapped_kb(), 0);
+        assert_eq!((used(), mapped_kb()), (7, 4));
+    }
 
     const TEXT: &str =
         "MemTotal:       24684148 kB\nMemFree:         1024000 kB\nMemAvailable:   2048000 kB\n";
