@@ -12,13 +12,16 @@ use slotd_model::job::ClientProcess;
 use slotd_model::notice::Notice;
 use slotd_model::{Job, JobId, JobState, Timestamp};
 use slotd_sched::{Core, Cx, FoundJob, Outbox};
-use slotd_store::{Reader, Store, upkeep};
+use slotd_store::upkeep::{self, fill_log};
+use slotd_store::{Reader, Store};
 use slotd_sys::paths::Paths;
-use slotd_sys::{clock, user};
-use std::collections::BTreeMap;
+use slotd_sys::{aside, clock, user};
+use std::collections::{BTreeMap, HashSet};
 use std::ffi::OsString;
+use std::num::NonZero;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::thread::available_parallelism;
 use std::time::Duration;
 use std::{fs, io};
 
@@ -39,6 +42,9 @@ pub struct Recovered {
 /// The number of earlier jobs from which run times are predicted for jobs without a time limit.
 const REMEMBERED: usize = 1000;
 
+/// The name of the work of [`launched`].
+const LOOK: &str = "looking for launched jobs";
+
 /// The number of found records to commit at once.
 const BATCH: usize = 1000;
 
@@ -51,24 +57,60 @@ fn next_number(of_store: JobId, numbers: &[JobId]) -> JobId {
     JobId(of_store.0.max(of_directories))
 }
 
+/// The IDs of the job directories, and those of the records in the database.
+struct Numbers {
+    of_directories: Vec<JobId>,
+    of_records: HashSet<JobId>,
+}
+
+impl Numbers {
+    fn read(paths: &Paths) -> Result<Numbers, DaemonError> {
+        let mut reader = Reader::open(&paths.db()).map_err(unusable(paths))?;
+        let of_records = reader.numbers().map_err(unusable(paths))?;
+        let of_directories = job_dirs::tidy(&paths.jobs_dir())
+            .map_err(failed(paths.jobs_dir().display().to_string()))?;
+        Ok(Numbers { of_directories, of_records })
+    }
+}
+
+/// Returns those of these jobs that were launched. Looking at the directories of thousands of jobs
+/// would delay the start of the daemon, so several threads do it.
+async fn launched(paths: &Paths, jobs: &[JobId]) -> Result<Vec<JobId>, DaemonError> {
+    let threads = available_parallelism().map_or(1, NonZero::get).min(aside::THREADS);
+    let look = |jobs: &[JobId]| {
+        let (dir, jobs) = (paths.jobs_dir(), jobs.to_vec());
+        let look = move || -> io::Result<Vec<JobId>> {
+            let was_launched = job_dirs::launched(&dir)?;
+            Ok(jobs.into_iter().filter(|id| was_launched(*id)).collect())
+        };
+        actix::spawn(aside::run(LOOK, aside::LONG, look))
+    };
+    let looks: Vec<_> = jobs.chunks(jobs.len().div_ceil(threads).max(1)).map(look).collect();
+    let mut found = Vec::new();
+    for look in looks {
+        let seen = look.await.map_err(failed(LOOK))?.map_err(failed(LOOK))?;
+        found.extend(seen.map_err(failed(paths.jobs_dir().display().to_string()))?);
+    }
+    Ok(found)
+}
+
 /// Adds launched jobs that the database lacks or has as pending, which means that it was lost or
 /// replaced by an older copy. Returns true if there were any; they are in the database now.
-fn take_in_found(
+async fn take_in_found(
     store: &mut Store,
     paths: &Paths,
     jobs: &[Job],
-    numbers: &[JobId],
+    numbers: &Numbers,
     now: Timestamp,
 ) -> Result<bool, DaemonError> {
-    let known = store.numbers().map_err(unusable(paths))?;
     let waiting = jobs.iter().filter(|job| job.run.state == JobState::Pending);
     let pending: BTreeMap<JobId, &Job> = waiting.map(|job| (job.id, job)).collect();
-    let was_launched = job_dirs::launched(&paths.jobs_dir())
-        .map_err(failed(paths.jobs_dir().display().to_string()))?;
-    let is_to_look_at =
-        |id: &JobId| !known.contains(id) || pending.contains_key(id) && was_launched(*id);
+    let (known, lost): (Vec<JobId>, Vec<JobId>) =
+        numbers.of_directories.iter().partition(|id| numbers.of_records.contains(id));
+    let waiting: Vec<JobId> = known.into_iter().filter(|id| pending.contains_key(id)).collect();
+    let launched = launched(paths, &waiting).await?;
     let mut found: Vec<FoundJob> =
-        numbers.iter().copied().filter(is_to_look_at).map(|id| look(paths, id)).collect();
+        lost.into_iter().chain(launched).map(|id| look(paths, id)).collect();
     found.sort_unstable_by_key(|found| found.id);
     let (uid, _) = user::current();
     let changes = slotd_sched::found_changes(found, &pending, (&user::user_name(uid), uid), now);
@@ -97,8 +139,7 @@ fn look(paths: &Paths, id: JobId) -> FoundJob {
 /// The jobs from the database and the job directories.
 pub struct Queue {
     jobs: Vec<Job>,
-    /// The IDs of jobs that have a directory.
-    numbers: Vec<JobId>,
+    numbers: Numbers,
     /// The first ID that no job in the backup of a lost database has.
     first_free: JobId,
     daemon_start: Timestamp,
@@ -135,20 +176,27 @@ impl Queue {
 }
 
 /// Reads the jobs that belong in memory: unfinished ones, and those that ended within the last
-/// `shown`.
+/// `shown`. Preallocates the log of the database and reads the job directories meanwhile.
 ///
 /// # Errors
 /// Fails if the database cannot be read or contains invalid data.
-pub fn load(store: &mut Store, paths: &Paths, shown: Duration) -> Result<Queue, DaemonError> {
+pub async fn load(store: &mut Store, paths: &Paths, shown: Duration) -> Result<Queue, DaemonError> {
     let daemon_start = clock::now();
     let shown_us = i64::try_from(shown.as_micros()).unwrap_or(i64::MAX);
     let since = Timestamp(daemon_start.0.saturating_sub(shown_us));
-    let mut jobs = store.load_live(since).map_err(unusable(paths))?;
-    let numbers = job_dirs::numbers(&paths.jobs_dir())
-        .map_err(failed(paths.jobs_dir().display().to_string()))?;
+    let (database, read) = (paths.db(), paths.clone());
+    // The first poll starts the threads, and the records are read next.
+    let (filled, numbers, jobs) = tokio::join!(
+        aside::run("preallocating the database log", aside::LONG, move || fill_log(&database)),
+        aside::run("reading the job directories", aside::LONG, move || Numbers::read(&read)),
+        async { store.load_live(since) },
+    );
+    let mut jobs = jobs.map_err(unusable(paths))?;
+    let numbers = numbers.map_err(failed("cannot recover the queue"))??;
+    filled.map_err(failed("cannot recover the queue"))?;
     let is_new = store.next_job_id().map_err(unusable(paths))? == JobId(1);
     let first_free = if is_new { free_after_backup(paths) } else { JobId(1) };
-    if take_in_found(store, paths, &jobs, &numbers, daemon_start)? {
+    if take_in_found(store, paths, &jobs, &numbers, daemon_start).await? {
         jobs = store.load_live(since).map_err(unusable(paths))?;
     }
     Ok(Queue { jobs, numbers, first_free, daemon_start })
@@ -242,7 +290,7 @@ pub fn recover(
 ) -> Result<Recovered, DaemonError> {
     let Queue { jobs, numbers, first_free, daemon_start } = queue;
     let of_store = store.next_job_id().map_err(unusable(paths))?;
-    let next_id = next_number(of_store.max(first_free), &numbers);
+    let next_id = next_number(of_store.max(first_free), &numbers.of_directories);
     let targets = slotd_sched::dependency_targets(
         jobs.iter()
             .filter(|job| job.run.state == JobState::Pending)

@@ -92,7 +92,6 @@ fn start(
         log::warn!("could not back up the database before migrating it: {why}");
     }
     let store = Store::open(&database).map_err(unusable(&paths))?;
-    store.fill_log();
     let readers: Result<Vec<_>, _> = (0..Readers::COUNT).map(|_| Reader::open(&database)).collect();
     let readers = readers.map_err(unusable(&paths))?;
     // Started before this process grows: a small launcher forks quickly.
@@ -173,7 +172,7 @@ async fn serve_at(
     // With a handler, a write beyond a file size limit (setrlimit(2)) fails like one to a full
     // disk, instead of killing the daemon.
     let _ = signal(SignalKind::from_raw(libc::SIGXFSZ)).map_err(failed("cannot handle signals"))?;
-    let mut queue = recovery::load(&mut store, paths, settings.min_job_age)?;
+    let mut queue = recovery::load(&mut store, paths, settings.min_job_age).await?;
     let (inventory, host) = detect(&settings, paths, &mut queue).await?;
     let (config, remarks) = core_config(&settings, host)?;
     remarks.iter().for_each(|remark| log::warn!("{remark}"));

@@ -9,9 +9,9 @@
 
 use crate::job_files::{read_job, read_record};
 use crate::step_handle::{self, Identity, Opening, StepHandle};
-use crate::{launch_lock, launch_spec, prepared_dir, stopped};
+use crate::{launch_lock, launch_spec, stopped};
 use slotd_model::{ExitRecord, StepId, StepKey, Timestamp};
-use slotd_sys::paths::{DAEMON_LOCK, Paths, is_root_of};
+use slotd_sys::paths::{DAEMON_LOCK, is_root_of};
 use slotd_sys::{clock, lock, proc, socket};
 use std::collections::{HashMap, HashSet};
 use std::ffi::OsStr;
@@ -41,7 +41,6 @@ pub fn await_launches(root: &Path) -> io::Result<()> {
     stopped::resume(root);
     let _alone = launch_lock::take(root, lock::Kind::Exclusive)?;
     launch_lock::forget_idle(root);
-    prepared_dir::forget_all(&Paths::new(root).jobs_dir());
     Ok(())
 }
 

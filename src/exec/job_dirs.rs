@@ -14,6 +14,7 @@ use slotd_model::series::StepSeries;
 use slotd_model::{Job, JobId, StepId, StepKey};
 use slotd_sys::beneath::{Dir, is_absent};
 use slotd_sys::files::{self, MOST_RECORD};
+use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -44,11 +45,32 @@ pub struct Found {
 /// # Errors
 /// Fails if the directory of job directories cannot be read.
 pub fn numbers(jobs_dir: &Path) -> io::Result<Vec<JobId>> {
-    let mut found = Vec::new();
-    for entry in fs::read_dir(jobs_dir)? {
-        found.extend(entry?.file_name().to_str().and_then(number));
-    }
+    Ok(take_stock(jobs_dir)?.0)
+}
+
+/// Returns what [`numbers`] returns, after deleting the directories that killed watchers had prepared.
+/// No launch may be in progress.
+///
+/// # Errors
+/// Fails if the directory of job directories cannot be read.
+pub fn tidy(jobs_dir: &Path) -> io::Result<Vec<JobId>> {
+    let (found, prepared) = take_stock(jobs_dir)?;
+    prepared_dir::forget(jobs_dir, &prepared);
     Ok(found)
+}
+
+/// Returns the job IDs and the names of prepared directories.
+fn take_stock(jobs_dir: &Path) -> io::Result<(Vec<JobId>, Vec<OsString>)> {
+    let (mut found, mut prepared) = (Vec::new(), Vec::new());
+    for entry in fs::read_dir(jobs_dir)? {
+        let name = entry?.file_name();
+        match name.to_str() {
+            Some(text) if prepared_dir::is_name(text) => prepared.push(name),
+            Some(text) => found.extend(number(text)),
+            None => {}
+        }
+    }
+    Ok((found, prepared))
 }
 
 fn number(name: &str) -> Option<JobId> {
@@ -267,6 +289,27 @@ mod tests {
     use crate::launch_spec::JobText;
     use slotd_model::series::{Series, Span};
     use slotd_model::{ExitCode, ExitRecord, Timestamp};
+    use std::collections::BTreeSet;
+    use std::os::unix::fs::symlink;
+
+    #[test]
+    fn only_prepared_directories_are_deleted_while_the_others_are_listed() {
+        let dir = tempfile::tempdir().unwrap();
+        let elsewhere = tempfile::tempdir().unwrap();
+        fs::write(elsewhere.path().join("script.sh"), "the user's").unwrap();
+        symlink(elsewhere.path(), dir.path().join("prepared.18")).unwrap();
+        for name in ["prepared.17", "prepared.x", "17", "018", "prepared"] {
+            fs::create_dir(dir.path().join(name)).unwrap();
+            fs::write(dir.path().join(name).join("script.sh"), "").unwrap();
+        }
+        assert_eq!(numbers(dir.path()).unwrap(), [JobId(17)]);
+        assert_eq!(tidy(dir.path()).unwrap(), [JobId(17)]);
+        let left = fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().file_name());
+        let left: BTreeSet<String> = left.map(|name| name.into_string().unwrap()).collect();
+        let kept = ["018", "17", "prepared", "prepared.18", "prepared.x"].map(str::to_owned);
+        assert_eq!(left.into_iter().collect::<Vec<_>>(), kept);
+        assert_eq!(fs::read(elsewhere.path().join("script.sh")).unwrap(), b"the user's");
+    }
 
     #[test]
     fn only_valid_job_ids_are_found() {

@@ -56,12 +56,15 @@ impl Drop for PreparedDir {
     }
 }
 
-/// Deletes the directories left by killed watchers. No launch may be in progress.
-pub(super) fn forget_all(jobs_dir: &Path) {
+/// Deletes directories left by killed watchers. No launch may be in progress.
+pub(super) fn forget(jobs_dir: &Path, names: &[OsString]) {
+    if names.is_empty() {
+        return;
+    }
     let Ok(dir) = Dir::open(jobs_dir) else { return };
-    let is_prepared = |name: &OsString| name.to_str().is_some_and(is_name);
-    for name in dir.names().unwrap_or_default().into_iter().filter(is_prepared) {
-        let _ = dir.remove_tree(Path::new(&name));
+    for name in names {
+        // A leftover directory does no harm.
+        let _ = dir.remove_tree(Path::new(name));
     }
 }
 
@@ -109,7 +112,7 @@ mod tests {
         symlink(elsewhere.path(), &prepared).unwrap();
         assert!(PreparedDir::make(&spec).is_none());
         fs::write(elsewhere.path().join("script.sh"), "the user's").unwrap();
-        forget_all(jobs);
+        forget(jobs, &[prepared.file_name().unwrap().to_owned()]);
         assert_eq!(fs::read(elsewhere.path().join("script.sh")).unwrap(), b"the user's");
         fs::remove_file(&prepared).unwrap();
 
@@ -121,18 +124,5 @@ mod tests {
         assert_eq!(fs::read(elsewhere.path().join("script.sh")).unwrap(), b"the user's");
         let none = LaunchSpec { script: None, ..spec };
         assert!(PreparedDir::make(&none).is_none());
-    }
-
-    #[test]
-    fn only_prepared_directories_are_forgotten() {
-        let dir = tempfile::tempdir().unwrap();
-        for name in ["prepared.17", "prepared.x", "17", "prepared"] {
-            fs::create_dir(dir.path().join(name)).unwrap();
-            fs::write(dir.path().join(name).join("script.sh"), "").unwrap();
-        }
-        forget_all(dir.path());
-        let mut left = names(dir.path());
-        left.sort();
-        assert_eq!(left, ["17", "prepared", "prepared.x"]);
     }
 }

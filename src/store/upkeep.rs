@@ -237,6 +237,13 @@ pub fn vacuum(path: &Path) -> Result<(u64, u64), StoreError> {
     Ok((before, size(path)))
 }
 
+/// Preallocates the log of an open database, for a daemon that writes much.
+pub fn fill_log(path: &Path) {
+    if let Err(error) = open::fill_log(path) {
+        log::warn!("{}: cannot preallocate the database log: {error}", path.display());
+    }
+}
+
 /// Returns the size in bytes of the database including its log.
 fn size(path: &Path) -> u64 {
     let [file, log, _] = open::beside(path);

@@ -5,9 +5,9 @@
 use crate::error::StoreError;
 use crate::files::OpenFiles;
 use crate::intern::{Interned, remove_unused_texts};
-use crate::row::{self, JobRow, StepRow};
+use crate::row::{JobRow, StepRow};
 use crate::schema::{history, jobs, launches, steps};
-use crate::{crontabs, load, memos, notices, open, runs};
+use crate::{crontabs, load, memos, notices, open, runs, upkeep};
 use diesel::connection::SimpleConnection;
 use diesel::prelude::*;
 use diesel::query_builder::{AstPass, QueryFragment, QueryId};
@@ -15,7 +15,6 @@ use diesel::sql_types::{BigInt, Text};
 use diesel::sqlite::{Sqlite, SqliteConnection};
 use slotd_model::change::{Change, LaunchTexts, Texts};
 use slotd_model::{Job, JobId, StepId, StoreFault, Timestamp};
-use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
 /// The result of a checkpoint.
@@ -133,13 +132,6 @@ impl Store {
         self.transaction(|conn, interned| apply_all(conn, interned, batch))
     }
 
-    /// Preallocates the log, for a daemon that writes much.
-    pub fn fill_log(&self) {
-        if let Err(error) = open::fill_log(&self.path) {
-            log::warn!("{}: cannot preallocate the database log: {error}", self.path.display());
-        }
-    }
-
     /// Copies the log into the database once it is long, so that it is overwritten from its
     /// beginning. Commits in the log are already durable, so nobody waits for this and a failure is
     /// harmless.
@@ -185,7 +177,7 @@ impl Store {
             self.checkpoint_now("TRUNCATE").map_err(StoreError::sql("empty the database log"));
         let is_empty = emptied.inspect_err(|error| self.suspect(error))?.busy == 0;
         if is_empty && self.has_deleted {
-            self.fill_log();
+            upkeep::fill_log(&self.path);
         }
         self.has_deleted &= !is_empty;
         Ok(is_empty)
@@ -298,18 +290,6 @@ impl Store {
             log::error!("cannot read the record of job {job}, which is shown as failed: {why}");
         }
         Ok(jobs)
-    }
-
-    /// Returns the IDs of all records.
-    ///
-    /// # Errors
-    /// Fails if the database cannot be read.
-    pub fn numbers(&mut self) -> Result<HashSet<JobId>, StoreError> {
-        let ids: Vec<i64> = jobs::table
-            .select(jobs::job_id)
-            .load(&mut self.conn)
-            .map_err(StoreError::sql("read the job IDs"))?;
-        ids.into_iter().map(|id| row::job_id("jobs", id)).collect()
     }
 
     /// Returns the highest ID that a record has or had, plus one. In a new database, this is 1.

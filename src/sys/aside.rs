@@ -19,7 +19,7 @@ use tokio::sync::oneshot;
 use tokio::time::timeout;
 
 /// The number of worker threads.
-const THREADS: usize = 4;
+pub const THREADS: usize = 4;
 
 /// The maximum number of hung threads that are replaced. If it is reached, all work is refused.
 const MOST_HUNG: usize = 16;
