@@ -152,7 +152,8 @@ impl Queue {
         let boot = clock::boot_id();
         let mut known: BTreeMap<u32, Gpu> = BTreeMap::new();
         let runs = |job: &&mut Job| {
-            job.run.state.is_active() && job.run.clock.is_none_or(|clock| !clock.boot.differs(boot))
+            job.run.state.is_active()
+                && job.run.clock.as_deref().is_none_or(|clock| !clock.boot.differs(boot))
         };
         for alloc in self.jobs.iter_mut().filter(runs).filter_map(|job| job.run.alloc.as_mut()) {
             for id in &alloc.gpu_ids {

@@ -6,6 +6,7 @@ use crate::request::JobKind;
 use crate::tres::Allocation;
 use crate::view::JobView;
 use crate::{ArrayRole, ExitCode, Job, JobId, JobState, Reason, Step, Timestamp, Tres, is_default};
+use compact_str::CompactString;
 use serde::de::{self, SeqAccess, Visitor};
 use serde::ser::SerializeSeq;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -21,7 +22,7 @@ pub struct BriefJob {
     pub name: String,
     pub user: String,
     pub uid: u32,
-    pub partition: String,
+    pub partition: CompactString,
     pub cpus: u32,
     pub mem_mb: u64,
     pub state: JobState,
@@ -330,7 +331,7 @@ mod tests {
             ntasks: Some(2),
             ntasks_per_node: Some(2),
             time_limit_secs: Some(60),
-            partition: "cpu,gpu".to_owned(),
+            partition: "cpu,gpu".into(),
             cpus: 2,
             mem_mb: 64,
             gpus: 1,

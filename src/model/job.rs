@@ -7,6 +7,7 @@ use crate::{
     BootId, ClockBase, JobId, JobRequest, JobState, Reason, Step, StepId, Timestamp, Tres,
     is_default,
 };
+use compact_str::CompactString;
 use serde::{Deserialize, Serialize};
 use std::sync::{Arc, LazyLock};
 
@@ -130,10 +131,10 @@ pub struct FailedLaunches {
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct OwnTexts {
-    #[serde(skip_serializing_if = "String::is_empty")]
-    pub submit_line: String,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub args: Vec<String>,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    pub submit_line: Box<str>,
+    #[serde(skip_serializing_if = "<[String]>::is_empty")]
+    pub args: Box<[String]>,
 }
 
 impl OwnTexts {
@@ -143,8 +144,9 @@ impl OwnTexts {
         if request.array.is_some() {
             return None;
         }
-        let submit_line = std::mem::take(&mut request.submit_line);
-        Some(Arc::new(OwnTexts { submit_line, args: std::mem::take(&mut request.args) }))
+        let submit_line = std::mem::take(&mut request.submit_line).into_boxed_str();
+        let args = std::mem::take(&mut request.args).into_boxed_slice();
+        Some(Arc::new(OwnTexts { submit_line, args }))
     }
 }
 
@@ -165,7 +167,7 @@ pub struct Job {
     pub own_texts: Option<Arc<OwnTexts>>,
     /// The partition that the job runs in. For a pending job: all its partitions, separated by
     /// commas.
-    pub partition: String,
+    pub partition: CompactString,
     /// Resources to allocate while it runs.
     pub tres: Tres,
     pub priority: u32,
@@ -203,7 +205,7 @@ impl Default for Job {
             role: ArrayRole::None,
             request: no_request(),
             own_texts: None,
-            partition: String::new(),
+            partition: CompactString::default(),
             tres: Tres::default(),
             priority: 0,
             hold: Hold::No,

@@ -243,7 +243,7 @@ impl Notice {
             job_id: job.full_label(),
             name: job.request.name.clone(),
             state: job.run.state,
-            partition: job.partition.clone(),
+            partition: job.partition.to_string(),
             reason: job.run.reason,
             mail_type: job.request.mail_type.clone(),
             mail_user: job.request.mail_user.clone(),

@@ -343,13 +343,7 @@ mod tests {
             end: end.map(Timestamp),
             ..RunState::default()
         };
-        Job {
-            id: JobId(1),
-            partition: "cpu".to_owned(),
-            submit: Timestamp(10),
-            run,
-            ..Job::default()
-        }
+        Job { id: JobId(1), partition: "cpu".into(), submit: Timestamp(10), run, ..Job::default() }
     }
 
     fn found(

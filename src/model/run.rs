@@ -26,7 +26,7 @@ pub struct RunState {
     /// The clocks at the last update of these times: see [`Self::catch_up`]. They identify the boot
     /// that the job runs under.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub clock: Option<ClockBase>,
+    pub clock: Option<Box<ClockBase>>,
     /// Total jump of the wall clock since the start, in microseconds, because it was set or the
     /// machine slept. The elapsed time excludes it.
     #[serde(default, skip_serializing_if = "is_default")]
@@ -128,9 +128,9 @@ impl RunState {
     /// Updates the run with the current clocks. A jump of the wall clock since the last update
     /// counts neither as elapsed time nor as suspended time.
     pub fn catch_up(&mut self, clock: ClockBase) {
-        let jump = self.clock.map_or(0, |known| known.jump_to(clock));
+        let jump = self.clock.as_deref().map_or(0, |known| known.jump_to(clock));
         if jump != 0 {
-            self.clock = Some(clock);
+            self.clock = Some(Box::new(clock));
             self.stepped_us = self.stepped_us.saturating_add(jump);
             let grace = self.preempted.as_deref_mut().map(|by| &mut by.until);
             let own = [self.suspended_at.as_mut(), self.stopped_at.as_mut(), grace];
@@ -163,7 +163,7 @@ impl RunState {
 
     /// Returns the monotonic clock at the start; `None` if it was not recorded.
     pub fn started_at(&self) -> Option<Duration> {
-        Some(self.clock?.monotonic(self.start?.plus_us(self.stepped_us)))
+        Some(self.clock.as_deref()?.monotonic(self.start?.plus_us(self.stepped_us)))
     }
 }
 

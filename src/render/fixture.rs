@@ -64,7 +64,7 @@ pub fn job(id: u32, name: &str) -> JobBuilder {
     let job = Job {
         id: JobId(id),
         request: Arc::new(request),
-        partition: "cpu".to_owned(),
+        partition: "cpu".into(),
         tres: Tres { cpus: 1, mem_mb: 100, ..Tres::ZERO },
         priority: 4_294_901_642,
         submit: at(4),
@@ -96,7 +96,7 @@ impl JobBuilder {
     }
 
     pub fn partition(self, name: &str) -> Self {
-        self.with(|j| j.partition = name.to_owned())
+        self.with(|j| j.partition = name.into())
     }
 
     pub fn reason(self, reason: Reason) -> Self {

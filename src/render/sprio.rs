@@ -110,7 +110,7 @@ static FIELDS: &[F] = &[
         Row::Job(job) => Value::Number(job.qos_priority.into()),
         Row::Weights => Value::Number(1),
     }),
-    field("r", &["Partition"], "PARTITION", |r, _| of_job(r, |job| job.partition.clone())),
+    field("r", &["Partition"], "PARTITION", |r, _| of_job(r, |job| job.partition.to_string())),
     number("S", &["Site"], "SITE", |r, _| match r {
         Row::Job(job) => site(job),
         Row::Weights => Value::Number(1),

@@ -46,7 +46,7 @@ impl Core {
             request.dependency.expands().map(|target| self.records.resolve(target))
             && let Some(target) = target.first().and_then(|id| self.job(*id))
         {
-            request.partition.get_or_insert_with(|| target.partition.clone());
+            request.partition.get_or_insert_with(|| target.partition.to_string());
             request.time_limit_secs = target.request.time_limit_secs;
         }
         self.check_expansion(request)
@@ -122,7 +122,7 @@ impl Core {
         let clock = self.records.clock();
         self.records.edit(id, |Job { run, .. }| {
             run.start = Some(cx.now);
-            (run.clock, run.stepped_us) = (Some(clock), 0);
+            (run.clock, run.stepped_us) = (Some(Box::new(clock)), 0);
             run.eligible.get_or_insert(cx.now);
             run.alloc = Some(alloc.clone().into());
             run.system_comment = Some(format!("its resources were transferred to job {target}"));

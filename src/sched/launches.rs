@@ -38,7 +38,7 @@ impl Core {
                 return false;
             }
             self.records.edit(id, |Job { run, .. }| {
-                (run.start, run.clock, run.stepped_us) = (Some(cx.now), Some(clock), 0);
+                (run.start, run.clock, run.stepped_us) = (Some(cx.now), Some(Box::new(clock)), 0);
             });
             self.records.save(id, cx);
         }

@@ -308,7 +308,7 @@ impl Core {
         let admitted = partitions
             .and_then(|partitions| self.resources.readmit(&job.request, &partitions).ok());
         if let Some(Admitted { partition, tres, .. }) = admitted {
-            self.records.edit(id, |job| (job.partition, job.tres) = (partition, tres));
+            self.records.edit(id, |job| (job.partition, job.tres) = (partition.into(), tres));
         }
     }
 

@@ -187,7 +187,7 @@ impl Core {
         self.records.edit(own, |job| {
             job.run.alloc = Some(alloc.into());
             job.run.start = Some(cx.now);
-            (job.run.clock, job.run.stepped_us) = (Some(clock), 0);
+            (job.run.clock, job.run.stepped_us) = (Some(Box::new(clock)), 0);
             job.run.end = None;
             job.run.reason = Reason::None;
             job.run.eligible.get_or_insert(cx.now);
@@ -221,7 +221,7 @@ impl Core {
         let (name, reservation) =
             (partition.name.clone(), reservation.flatten().map(|known| known.name.clone()));
         self.records.edit(id, |job| {
-            (job.partition, job.tres) = (name, tres);
+            (job.partition, job.tres) = (name.into(), tres);
             let request = &job.request;
             if request.time_limit_secs != limit_secs || request.reservation != reservation {
                 let request = Arc::make_mut(&mut job.request);

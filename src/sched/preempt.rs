@@ -217,7 +217,7 @@ impl Core {
         let holders: Vec<Holder> = holders.collect();
         let taken: u32 = holders.iter().map(|holder| holder.holds.cpus).sum();
         Some(Shortage {
-            partition: job.partition.clone(),
+            partition: job.partition.to_string(),
             needs: lacks,
             free: Tres { cpus: lacks.cpus.saturating_sub(taken), ..Tres::ZERO },
             lacks,

@@ -135,7 +135,7 @@ fn new_job(
         id,
         role,
         own_texts: OwnTexts::take_out_of(&mut request),
-        partition: admitted.partition,
+        partition: admitted.partition.into(),
         tres: admitted.tres,
         priority: admitted.priority,
         hold: if is_held { Hold::User } else { Hold::No },

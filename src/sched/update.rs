@@ -177,7 +177,8 @@ impl Core {
             match update {
                 Update::Dependency(dependency) => {
                     self.records.check_new_dependency(job, dependency, ended)?;
-                    let (dependency, partition) = (dependency.clone(), Some(job.partition.clone()));
+                    let (dependency, partition) =
+                        (dependency.clone(), Some(job.partition.to_string()));
                     self.check_expansion(&JobRequest { dependency, partition, ..request.clone() })?;
                 }
                 Update::Gpus(gpu) => self.resources.config().check_gpu_model(gpu)?,
@@ -207,7 +208,7 @@ impl Core {
         }
         if request.qos != job.request.qos {
             self.resources.config().check_qos(&request)?;
-            let partition = Some(job.partition.clone());
+            let partition = Some(job.partition.to_string());
             self.check_expansion(&JobRequest { partition, ..request.clone() })?;
         }
         if updates.iter().any(|update| matches!(update, Update::NodeList(_))) {
@@ -228,7 +229,7 @@ impl Core {
             } else {
                 (job.tres, None)
             };
-            return Ok(Changed { request, partition: job.partition.clone(), tres, more });
+            return Ok(Changed { request, partition: job.partition.to_string(), tres, more });
         }
         self.readmitted(job, request, moves)
     }
@@ -278,7 +279,7 @@ impl Core {
     /// job.
     fn check_new_licenses(&self, job: &Job, request: &JobRequest) -> Result<(), Refusal> {
         self.resources.config().check_licenses(request)?;
-        let partition = Some(job.partition.clone());
+        let partition = Some(job.partition.to_string());
         self.check_expansion(&JobRequest { partition, ..request.clone() })?;
         let Some(held) = self.resources.ledger().held(job.id) else { return Ok(()) };
         let new = LimitSet::of(request, self.resources.config());
@@ -325,7 +326,7 @@ impl Core {
         let priority = shown_priority(&request, self.resources.config().qos_of(&request));
         self.records.edit(id, |job| {
             job.priority = priority;
-            job.partition = partition;
+            job.partition = partition.into();
             job.tres = tres;
             job.request = Arc::new(request);
             updates.iter().for_each(|update| set_beside_request(job, update, limit));

@@ -46,7 +46,7 @@ pub(crate) fn own_step(job: &Job) -> Option<Step> {
         usage: job.run.usage(),
         overlap: true,
         suspended_us: job.run.suspended_us,
-        clock: job.run.clock,
+        clock: job.run.clock.as_deref().copied(),
         stepped_us: job.run.stepped_us,
         ..Step::started(id, start)
     })

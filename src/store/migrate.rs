@@ -306,7 +306,7 @@ mod tests {
         let plain = |id| Job {
             id: JobId(id),
             request: Arc::new(JobRequest { name: "job".to_owned(), ..JobRequest::default() }),
-            partition: "cpu".to_owned(),
+            partition: "cpu".into(),
             tres: Tres { cpus: 1, mem_mb: 512, ..Tres::ZERO },
             priority: 7,
             submit: Timestamp(10),
@@ -329,7 +329,7 @@ mod tests {
         let eligible = RunState { eligible: Some(Timestamp(11)), ..RunState::default() };
         let task = Job {
             role: ArrayRole::Task { array_job: JobId(2), task: 5 },
-            partition: "gpu".to_owned(),
+            partition: "gpu".into(),
             tres: Tres { cpus: 2, mem_mb: 1024, gpus: 1, ..Tres::ZERO },
             next_step: 2,
             client: Some(Client { process: PROCESS, ..Client::default() }),

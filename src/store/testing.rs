@@ -62,7 +62,7 @@ pub fn job(id: u32) -> Job {
     Job {
         id: JobId(id),
         request: Arc::new(request),
-        partition: "cpu".to_owned(),
+        partition: "cpu".into(),
         tres: Tres { cpus: 1, mem_mb: 512, ..Tres::ZERO },
         priority: 1,
         submit: Timestamp::from_secs(1000),

@@ -206,7 +206,7 @@ pub(crate) fn any_job(id: u32) -> impl Strategy<Value = Job> {
                 role,
                 own_texts: OwnTexts::take_out_of(&mut request),
                 request: Arc::new(request),
-                partition: partition.to_owned(),
+                partition: partition.into(),
                 tres,
                 priority,
                 hold,
@@ -220,7 +220,8 @@ pub(crate) fn any_job(id: u32) -> impl Strategy<Value = Job> {
                     start: times[1],
                     end: state.is_terminal().then(|| times[2].unwrap_or(submit)),
                     clock: times[3]
-                        .map(|zero| ClockBase { boot: BootId(suspended_us.into()), zero }),
+                        .map(|zero| ClockBase { boot: BootId(suspended_us.into()), zero })
+                        .map(Box::new),
                     suspended_at: times[3],
                     stepped_us: suspended_us as i64 / -3,
                     stopped_at: times[3],

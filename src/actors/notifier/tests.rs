@@ -7,7 +7,7 @@ use std::sync::Arc;
 use tokio::sync::mpsc;
 
 fn end(id: u32) -> Notify {
-    let mut job = Job { id: JobId(id), partition: "cpu".to_owned(), ..Job::default() };
+    let mut job = Job { id: JobId(id), partition: "cpu".into(), ..Job::default() };
     Arc::make_mut(&mut job.request).name = "a name".to_owned();
     (job.run.state, job.run.reason) = (JobState::Ended(End::Failed), Reason::NonZeroExitCode);
     job.run.exit = ExitCode::status(3);

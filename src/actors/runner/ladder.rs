@@ -85,7 +85,7 @@ impl Ladder {
     pub fn adopt(&mut self, run: &RunState, wall: Timestamp, now: Duration) {
         let by_wall = |at: Timestamp| now.saturating_sub(wall.since(at));
         let at = |at: Timestamp| {
-            run.clock.map_or_else(|| by_wall(at), |clock| clock.monotonic(at)).min(now)
+            run.clock.as_deref().map_or_else(|| by_wall(at), |clock| clock.monotonic(at)).min(now)
         };
         self.started = run.started_at().or(run.start.map(by_wall));
         self.suspended_at = run.suspended_at.map(at);
@@ -384,7 +384,7 @@ mod tests {
     /// Returns a job that started at second 100 of the monotonic clock, which was second 1100 of
     /// the wall clock.
     fn run() -> RunState {
-        RunState { start: Some(at(1100)), clock: Some(base(1000)), ..RunState::default() }
+        RunState { start: Some(at(1100)), clock: Some(Box::new(base(1000))), ..RunState::default() }
     }
 
     /// Returns the job's ladder with a limit of 10 s, in a daemon that adopts it at second `now` of

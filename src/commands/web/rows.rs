@@ -100,7 +100,7 @@ impl Row {
             tasks: view.weight(),
             name: request.name.clone(),
             user: request.user.clone(),
-            partition: view.partition.clone(),
+            partition: view.partition.to_string(),
             state: facts::state_name(view),
             reason: run.reason.name(),
             why: why(view),

@@ -66,7 +66,7 @@ fn identity<'a>(j: &'a JobView, ctx: &'a Ctx) -> Members<'a> {
     members! {
         "job_id": j.id.0, "array_job_id": array, "array_task_id": task, "array_task_string": tasks,
         "array_max_tasks": limit.unwrap_or(0), "name": &q.name, "user_id": q.uid, "user_name": &q.user,
-        "group_id": q.gid, "group_name": &q.group, "cluster": &ctx.cluster, "partition": &j.partition,
+        "group_id": q.gid, "group_name": &q.group, "cluster": &ctx.cluster, "partition": &*j.partition,
     }
 }
 

@@ -126,7 +126,7 @@ fn times(r: &mut Record, j: &JobView, detail: bool, ctx: &Ctx) {
 fn place_and_size(r: &mut Record, j: &JobView, detail: bool, ctx: &Ctx) {
     let q = &j.request;
     r.line(vec![
-        ("Partition", j.partition.clone()),
+        ("Partition", j.partition.to_string()),
         ("AllocNode:Sid", format!("{}:0", q.submit_host)),
     ]);
     r.line(vec![

@@ -29,7 +29,7 @@ fn step(job: &JobView, step: &Step, ctx: &Ctx) -> Record {
     ]);
     r.line(vec![
         ("State", step.state.name().to_owned()),
-        ("Partition", job.partition.clone()),
+        ("Partition", job.partition.to_string()),
         ("NodeList", ctx.node.clone()),
     ]);
     r.line(vec![

@@ -105,7 +105,7 @@ static FIELDS: &[F] = &[
     })
     .code("K")
     .brief(),
-    F::new(&["Partition"], "PARTITION", |r, _| (&r.job.partition).into()).code("P").brief(),
+    F::new(&["Partition"], "PARTITION", |r, _| (&*r.job.partition).into()).code("P").brief(),
     F::new(&["Name"], "NAME", |r, _| (&r.job.request.name).into())
         .code("j")
         .own(&["JobName"])

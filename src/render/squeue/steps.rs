@@ -49,7 +49,7 @@ static FIELDS: &[F] = &[
         .code("i"),
     F::new(&["JobID"], "JOB_ID", |r, _| r.job.id.0.into()).code("A"),
     F::new(&["StepName", "Name"], "NAME", |r, _| r.step.name.clone().into()).code("j"),
-    F::new(&["Partition"], "PARTITION", |r, _| r.job.partition.clone().into()).code("P"),
+    F::new(&["Partition"], "PARTITION", |r, _| r.job.partition.to_string().into()).code("P"),
     F::new(&["UserName"], "USER", |r, _| r.job.request.user.clone().into()).code("u"),
     F::new(&["UserID"], "USER", |r, _| r.job.request.uid.into()).code("U"),
     F::new(&["TimeUsed"], "TIME", |r, c| {

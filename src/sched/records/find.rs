@@ -15,7 +15,7 @@ use std::ops::Bound;
 /// slotd versions have no boot ID; there the start time decides.
 fn ran_before(job: &Job, boot: BootId, booted: Option<Timestamp>) -> bool {
     job.run.state.is_active()
-        && match job.run.clock {
+        && match &job.run.clock {
             Some(clock) => clock.boot.differs(boot),
             None => booted.zip(job.run.start).is_some_and(|(booted, start)| start < booted),
         }
@@ -149,7 +149,7 @@ impl Records {
     /// Returns the job in memory that this process submitted (for an array, the array's ID).
     pub fn submitted_by(&self, process: ClientProcess) -> Option<JobId> {
         let own = client_key(process, JobId(0))..=client_key(process, JobId(u32::MAX));
-        let mut jobs = self.clients.range(own).filter_map(|(_, _, id)| self.job(*id));
+        let mut jobs = self.clients.range(own).filter_map(|(_, id)| self.job(*id));
         let job = jobs.find(|job| job.client.is_some_and(|client| client.process == process))?;
         Some(job.array_job_id().unwrap_or(job.id))
     }

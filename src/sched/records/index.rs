@@ -2,6 +2,7 @@
 //! resources.
 
 use super::{ArrayGroup, Records};
+use compact_str::CompactString;
 use slotd_model::dependency::DependencyTerm;
 use slotd_model::job::ClientProcess;
 use slotd_model::qos;
@@ -24,7 +25,7 @@ pub(crate) struct NameGroup {
 pub struct Facts {
     state: JobState,
     request: Arc<JobRequest>,
-    partition: String,
+    partition: CompactString,
     client: Option<ClientProcess>,
     array: Option<JobId>,
     task: Option<u32>,
@@ -232,12 +233,12 @@ impl Records {
     }
 }
 
-/// A record by the process that submitted it. The boot is left out: it would triple the size, and a
-/// process with the same PID and start time under another boot is an exception.
-pub(super) type ClientKey = (u64, u32, JobId);
+/// A record by the PID that submitted it. The rest of the process is left out, to keep the index
+/// small: few records have the same PID.
+pub(super) type ClientKey = (u32, JobId);
 
 pub(super) fn client_key(client: ClientProcess, id: JobId) -> ClientKey {
-    (client.start_ticks, client.pid, id)
+    (client.pid, id)
 }
 
 fn take_one(counts: &mut BTreeMap<JobId, u32>, id: JobId) {

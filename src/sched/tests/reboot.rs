@@ -120,7 +120,9 @@ fn a_job_with_requeue_runs_again_once_after_a_reboot() {
         d.store.jobs.insert(asked, core.job(asked).unwrap().clone());
         if let Some(job) = d.store.jobs.get_mut(&asked) {
             // Each boot has another ID.
-            job.run.clock = job.run.clock.map(|clock| ClockBase { boot: BootId(1), ..clock });
+            if let Some(clock) = job.run.clock.as_deref_mut() {
+                clock.boot = BootId(1);
+            }
         }
     }
 }
