@@ -152,10 +152,11 @@ mod tests {
 00421000-00431000 r--p 00021000 fe:00 11 /opt/a program
 00431000-00441000 rwxp 00031000 fe:00 11 /opt/a program
 00441000-00442000 r-xp 00000000 00:00 0
+00451000-00453000 r-xp 00001000 fe:00 12 /lib/libc.so.6
 7ffc0000-7ffc2000 r-xp 00000000 00:00 0 [vdso]
 ffffffffff600000-ffffffffff601000 --xp 00000000 00:00 0 [vsyscall]
 ";
-        assert_eq!(code_in(maps), [0x0040_1000..0x0042_1000]);
+        assert_eq!(code_in(maps), [0x0040_1000..0x0042_1000, 0x0045_1000..0x0045_3000]);
         assert_eq!(code_in("nonsense\n\n1-2 r-xp\n"), []);
     }
 
