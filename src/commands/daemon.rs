@@ -7,7 +7,7 @@
 
 use crate::args::error::{CliError, Mark};
 use crate::commands::output::print;
-use crate::commands::running::configuration;
+use crate::commands::running::{Running, running};
 use crate::commands::{Done, plain};
 use crate::daemon::detached::{self, DetachedError};
 use crate::daemon::{self, Environment, SETTINGS, Sources, VERSION_KEY, check_settings};
@@ -41,8 +41,8 @@ enum Action {
     Stop,
     /// Stop the daemon if it is running, then start it, by default with the file that it read
     Restart,
-    /// Show whether the daemon is running. The exit code is 0 if it is, 3 if not, and 4 if it does
-    /// not answer
+    /// Show whether the daemon is running. The exit code is 0 if it is, 3 if not, and 4 if it
+    /// gives no answer that this command understands
     Status,
 }
 
@@ -86,7 +86,7 @@ pub fn run(args: &DaemonArgs) -> Done {
             detached::stop(&paths, pid)?;
             finish(0, "stopped; running jobs continue")
         }
-        (Action::Start, Some(pid)) if configuration(&paths).is_some() => runs_already(&paths, pid),
+        (Action::Start, Some(pid)) if answers(&paths) => runs_already(&paths, pid),
         // A daemon that holds the lock but does not answer is starting or exiting. The new one
         // waits for the lock, which then decides which of them runs.
         (Action::Start, _) | (Action::Restart, None) => start(&paths, file.as_ref()),
@@ -165,7 +165,7 @@ fn start(paths: &Paths, file: Option<&SettingsFile>) -> Done {
     ) {
         Ok(pid) => pid,
         // Another `slotd daemon start` was faster.
-        Err(DetachedError::Ended { .. }) if configuration(paths).is_some() => {
+        Err(DetachedError::Ended { .. }) if answers(paths) => {
             return runs_already(paths, detached::pid_of(paths).unwrap_or_default());
         }
         Err(error) => return Err(error.into()),
@@ -220,16 +220,25 @@ fn warn_of_ignored(file: Option<&SettingsFile>) {
     }
 }
 
-fn status(paths: &Paths, running: Option<i32>) -> Done {
+fn answers(paths: &Paths) -> bool {
+    running(paths).is_some()
+}
+
+fn status(paths: &Paths, pid: Option<i32>) -> Done {
     let root = paths.root().display();
-    let Some(pid) = running else { return finish(3, &format!("no daemon is running for {root}")) };
-    let Some(config) = configuration(paths) else {
-        return finish(
-            4,
-            &format!(
+    let Some(pid) = pid else { return finish(3, &format!("no daemon is running for {root}")) };
+    let config = match running(paths) {
+        Some(Running::Config(config)) => config,
+        Some(Running::Other(why)) => {
+            let text = format!("the daemon for {root} is running (process {pid}), but: {why}");
+            return finish(4, &text);
+        }
+        None => {
+            let text = format!(
                 "the daemon for {root} (process {pid}) does not answer: it is starting, exiting or hung"
-            ),
-        );
+            );
+            return finish(4, &text);
+        }
     };
     let version =
         config.iter().find(|(key, _)| key == VERSION_KEY).map_or("unknown", |(_, version)| version);

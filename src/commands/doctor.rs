@@ -2,7 +2,7 @@
 
 use super::daemon::read_settings;
 use super::output::print;
-use super::running::configuration;
+use super::running::{Running, running};
 use super::{Done, ask, ask_job_list, ask_node, enforces_memory, origin, unexpected};
 use crate::args::error::CliError;
 use crate::daemon::{
@@ -270,6 +270,10 @@ fn ends_at(path: &Path) -> PathBuf {
     if is_script && beside.exists() { beside.canonicalize().unwrap_or(beside) } else { end }
 }
 
+/// How to replace a daemon of another version.
+const RESTART: &str =
+    "slotd daemon restart, or systemctl --user restart slotd.service; running jobs continue";
+
 /// Checks that the daemon answers and has the version of this command.
 fn daemon(paths: &Paths) -> Finding {
     let root = paths.root().display();
@@ -278,10 +282,21 @@ fn daemon(paths: &Paths) -> Finding {
                      journalctl --user -u slotd.service";
         return problem(format!("no daemon is running for {root}"), start);
     };
-    let Some(config) = configuration(paths) else {
-        let fix =
-            format!("if this persists: kill -9 {pid}, slotd daemon start; running jobs continue");
-        return problem(format!("the daemon for {root} (process {pid}) does not answer"), fix);
+    let config = match running(paths) {
+        Some(Running::Config(config)) => config,
+        Some(Running::Other(why)) => {
+            let (what, fix) = why.split_once('\n').unwrap_or((&why, RESTART));
+            return problem(
+                format!("the daemon has another version than this command: {what}"),
+                fix,
+            );
+        }
+        None => {
+            let fix = format!(
+                "if this persists: kill -9 {pid}, slotd daemon start; running jobs continue"
+            );
+            return problem(format!("the daemon for {root} (process {pid}) does not answer"), fix);
+        }
     };
     let version = config
         .iter()
@@ -289,10 +304,9 @@ fn daemon(paths: &Paths) -> Finding {
         .map_or("", |(_, version)| version.as_str());
     let own = env!("CARGO_PKG_VERSION");
     if version != own {
-        let fix = "slotd daemon restart, or systemctl --user restart slotd.service; running jobs continue";
         return problem(
             format!("the daemon has version {version}, but this command has version {own}"),
-            fix,
+            RESTART,
         );
     }
     Good(format!("the daemon for {root} answers (process {pid}, version {version})"))

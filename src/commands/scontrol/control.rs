@@ -5,7 +5,7 @@ use super::session::{Session, bare, too_few, too_many};
 use crate::args::error::{CliError, Mark};
 use crate::client::connection::Connection;
 use crate::commands::output;
-use crate::commands::running::configuration;
+use crate::commands::running::running;
 use crate::commands::{Done, ask_job_list, ask_outcomes, known_names, paths, pids, unexpected};
 use slotd_model::job::Hold;
 use slotd_model::query::JobQuery;
@@ -300,7 +300,7 @@ impl Session<'_> {
     }
 
     pub(super) fn ping(&self) -> Done {
-        let is_up = configuration(&paths()?).is_some();
+        let is_up = running(&paths()?).is_some();
         output::print(&show::ping(is_up, &self.ctx(crate::commands::now())))?;
         Ok(u8::from(!is_up))
     }
