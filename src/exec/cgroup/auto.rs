@@ -14,7 +14,7 @@
 //! single process does nothing and is moved like those of a scope.
 
 use super::base::empty;
-use super::{CgroupError, failed, is_cgroup};
+use super::{CgroupError, failed, is_cgroup, parse_key};
 use nix::unistd::{AccessFlags, access};
 use slotd_sys::system::reason;
 use std::fs;
@@ -63,7 +63,7 @@ fn below(own: &Path) -> Result<PathBuf, CgroupError> {
     let above = own.parent().unwrap_or(Path::new("/"));
     if is_named(".service") {
         let beside = above.join(JOBS_UNIT);
-        if !beside.is_dir() {
+        if !is_running(&beside) {
             return Err(failed(own, format_args!("{JOBS_UNIT} is not running next to it: {HINT}")));
         }
         empty(&beside)?;
@@ -79,6 +79,13 @@ fn below(own: &Path) -> Result<PathBuf, CgroupError> {
         empty(own)?;
     }
     Ok(own.join("jobs"))
+}
+
+/// Returns whether the unit with this cgroup is running. While systemd starts it, the cgroup has no
+/// process yet: dividing it would make the start fail with EBUSY.
+fn is_running(unit: &Path) -> bool {
+    fs::read_to_string(unit.join("cgroup.events"))
+        .is_ok_and(|events| parse_key(&events, "populated") == Some(1))
 }
 
 /// Only the root of the host has no `cgroup.type`; the root that a container sees has one.
@@ -110,5 +117,18 @@ mod tests {
         fs::write(root.path().join("cgroup.subtree_control"), "").unwrap();
         assert_eq!(below(root.path()).unwrap(), root.path().join("jobs"));
         assert!(!root.path().join("daemon").exists());
+    }
+
+    #[test]
+    fn the_unit_for_jobs_is_not_divided_before_it_has_its_process() {
+        let slice = tempfile::tempdir().unwrap();
+        let [own, unit] = ["slotd.service", JOBS_UNIT].map(|name| slice.path().join(name));
+        assert!(below(&own).is_err(), "it is not running");
+        fs::create_dir(&unit).unwrap();
+        fs::write(unit.join("cgroup.procs"), "").unwrap();
+        fs::write(unit.join("cgroup.events"), "populated 0\nfrozen 0\n").unwrap();
+        assert!(below(&own).is_err(), "systemd is starting it");
+        fs::write(unit.join("cgroup.events"), "populated 1\nfrozen 0\n").unwrap();
+        assert_eq!(below(&own).unwrap(), unit.join("jobs"));
     }
 }
