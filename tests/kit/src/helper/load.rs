@@ -137,7 +137,7 @@ pub fn peak(mb: i32, ms: i32) {
 }
 
 /// Two processes that grow to this size over this time. The first one to get there waits, so that
-/// both reach their peak at the same time, for a moment.
+/// both reach their peak at the same time, for as long as that of [`peak`].
 pub fn grow(mb: i32, ms: i32) {
     let barrier = Barrier::of(2);
     for _ in 0..2 {
@@ -150,7 +150,7 @@ pub fn grow(mb: i32, ms: i32) {
                 })
                 .collect();
             barrier.wait();
-            sleep(millis(100));
+            sleep(millis(200));
             black_box(&held);
             std::process::exit(0);
         }
