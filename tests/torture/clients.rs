@@ -292,16 +292,18 @@ impl<'a> User<'a> {
             self.world.jobs()[*number as usize - 1].touches.push(touch);
         }
         let numbers = jobs.iter().map(|job| job.number);
+        // A daemon that dies before the disk has space again has the old crontab.
+        let is_unstored = out.code == Some(1) && out.stderr.contains("done, but lost");
         match out.code {
             Some(0) => *crontab = Crontab { text: Some(text), entries: numbers.collect() },
-            Some(1) if !out.killed => {
+            Some(1) if !out.killed && !is_unstored => {
                 self.world.counts.add("crontabs refused");
                 numbers.for_each(|number| self.answer(number, Answer::Refused));
             }
             _ => {
                 crontab.text = None;
                 crontab.entries.extend(numbers);
-                if !out.killed {
+                if !out.killed && !is_unstored {
                     self.world.report(format!("scrontab ended with {out:?}"));
                 }
             }

@@ -66,8 +66,12 @@ pub fn settle(world: &World, users_are_done: impl Fn() -> bool) {
 
 /// Checks that the crontab is as last answered, with one job per entry, then removes it.
 fn remove_crontab(world: &World) {
-    // The last fault may have ended the daemon.
-    let (begun, is_up) = (Instant::now(), || world.run("squeue", &words("-h")).code == Some(0));
+    // The last fault may have ended the daemon, or have filled the disk: then it tries to write again
+    // after a second.
+    let (begun, is_up) = (Instant::now(), || {
+        let node = world.run("sinfo", &words("-h -o %E"));
+        node.code == Some(0) && !node.stdout.contains("database")
+    });
     while !is_up() && begun.elapsed() < PATIENCE {
         thread::sleep(POLL_INTERVAL);
     }
