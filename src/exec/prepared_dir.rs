@@ -15,7 +15,8 @@ const PREFIX: &str = "prepared.";
 /// Returns whether this is the name of a prepared directory: `prepared.17`, with the PID of its
 /// watcher.
 pub(super) fn is_name(name: &str) -> bool {
-    name.strip_prefix(PREFIX).is_some_and(|pid| pid.parse::<u32>().is_ok())
+    let is_pid = |pid: &str| pid.parse::<u32>().is_ok_and(|number| number.to_string() == pid);
+    name.strip_prefix(PREFIX).is_some_and(is_pid)
 }
 
 /// A directory with the script of a batch job. It is deleted when it is dropped.
