@@ -20,6 +20,10 @@ else
   cargo build --release --locked
   program=$CARGO_TARGET_DIR/release/slotd
 fi
+if ! nm "$program" 2>/dev/null | grep unmap_code >/dev/null; then
+  printf '%s is not a slotd program with symbols: build it with CARGO_PROFILE_RELEASE_STRIP=none\n' "$program" >&2
+  exit 1
+fi
 
 work=$(mktemp -d)
 export PATH=$work:$PATH
@@ -34,11 +38,14 @@ trap 'slotd daemon stop >/dev/null 2>&1 || true; rm -rf "$work"' EXIT
 # The daemon, its launcher and the watchers.
 export SLOTD_ROOT=$work/root
 executed serving slotd daemon &
-until slotd sinfo >/dev/null 2>&1; do sleep 0.1; done
+tracer=$!
+# A tracer that is not permitted to follow a process has ended.
+until slotd sinfo >/dev/null 2>&1; do kill -0 "$tracer" && sleep 0.1; done
 [[ $(slotd daemon status) =~ process\ ([0-9]+) ]]
 launcher=$(pgrep -P "${BASH_REMATCH[1]}" -x slotd-launcher)
 executed watching "$launcher" &
-until grep -q '^TracerPid:.*[1-9]' "/proc/$launcher/status"; do sleep 0.1; done
+tracer=$!
+until grep -q '^TracerPid:.*[1-9]' "/proc/$launcher/status"; do kill -0 "$tracer" && sleep 0.1; done
 {
   for _ in {1..50}; do sbatch -o /dev/null job.sh; done
   sbatch -W -o /dev/null -a 1-100 job.sh
