@@ -139,7 +139,8 @@ fn look(paths: &Paths, id: JobId) -> FoundJob {
 /// The jobs from the database and the job directories.
 pub struct Queue {
     jobs: Vec<Job>,
-    numbers: Numbers,
+    /// The IDs of jobs that have a directory.
+    numbers: Vec<JobId>,
     /// The first ID that no job in the backup of a lost database has.
     first_free: JobId,
     daemon_start: Timestamp,
@@ -200,7 +201,7 @@ pub async fn load(store: &mut Store, paths: &Paths, shown: Duration) -> Result<Q
     if take_in_found(store, paths, &jobs, &numbers, daemon_start).await? {
         jobs = store.load_live(since).map_err(unusable(paths))?;
     }
-    Ok(Queue { jobs, numbers, first_free, daemon_start })
+    Ok(Queue { jobs, numbers: numbers.of_directories, first_free, daemon_start })
 }
 
 /// Returns the first ID after all jobs in the daemon's own backup, for a new database. If there is
@@ -291,7 +292,7 @@ pub fn recover(
 ) -> Result<Recovered, DaemonError> {
     let Queue { jobs, numbers, first_free, daemon_start } = queue;
     let of_store = store.next_job_id().map_err(unusable(paths))?;
-    let next_id = next_number(of_store.max(first_free), &numbers.of_directories);
+    let next_id = next_number(of_store.max(first_free), &numbers);
     let targets = slotd_sched::dependency_targets(
         jobs.iter()
             .filter(|job| job.run.state == JobState::Pending)
