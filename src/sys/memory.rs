@@ -126,12 +126,12 @@ fn code_in(maps: &str) -> Vec<Range<usize>> {
 }
 
 /// Unmaps the code that this process has executed so far. The kernel maps code again, from its
-/// cache, when it is executed. The daemon uses this once it has started: it executes a third of that
-/// code no more.
+/// cache, when it is executed. The daemon calls this once it has started, since it never executes
+/// much of that code again.
 pub fn unmap_code() {
     let maps = proc::read("/proc/self/maps").unwrap_or_default();
     for code in code_in(&String::from_utf8_lossy(&maps)) {
-        // SAFETY: nothing writes to these pages, so that the file has what they contain.
+        // SAFETY: nothing writes to these pages, so the file has the same content.
         unsafe {
             libc::madvise(code.start as *mut libc::c_void, code.len(), libc::MADV_DONTNEED);
         }
