@@ -288,15 +288,16 @@ fn batch_job_gets_the_propagated_limits_of_its_submitter() {
 }
 
 #[test]
-fn script_is_in_the_job_directory_from_submission_on() {
+fn script_is_in_the_job_directory_once_the_job_is_launched() {
     let slotd = Slotd::start();
-    let job = slotd.script(&["--hold"], "#!/bin/sh\necho held\n");
-    let stored = slotd.job_dir(job).join("script.sh");
-    // The answer does not wait for the file.
-    let stored = slotd.wait("the script", || std::fs::read_to_string(&stored).ok());
-    assert_eq!(stored, "#!/bin/sh\necho held\n");
+    let script = "#!/bin/sh\necho held\n";
+    let job = slotd.script(&["--hold"], script);
+    assert!(!slotd.job_dir(job).exists());
+    let printed = slotd.line(&format!("scontrol write batch_script {job} -")).ok();
+    assert_eq!(printed.stdout, script);
     slotd.cmd("scontrol", &["release", &job.to_string()]).ok();
     slotd.wait_state(job, "COMPLETED");
+    assert_eq!(std::fs::read_to_string(slotd.job_dir(job).join("script.sh")).unwrap(), script);
     assert_eq!(slotd.output(job), "held\n");
     let names = std::fs::read_dir(slotd.job_dir(job))
         .unwrap()

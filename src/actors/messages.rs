@@ -46,8 +46,6 @@ pub type AnswerAtCommit = Box<dyn FnOnce(JobId) + Send>;
 #[rtype(result = "Result<JobId, Refusal>")]
 pub struct SubmitJob {
     pub submission: Submission,
-    /// Store the script in the job's directory after the answer, unless the job starts at once.
-    pub files_script: bool,
     /// Answers the client on the thread that commits the job. It then has its answer before another
     /// thread wakes up.
     pub answer: Option<AnswerAtCommit>,
@@ -467,9 +465,6 @@ pub struct Commit {
 /// A submitted job whose client does not have the ID yet.
 pub struct Submitted {
     pub job: JobId,
-    /// Store the script in the job's directory once the changes are durable, unless the job starts
-    /// in the same transaction: its launch then writes the file.
-    pub files_script: bool,
     /// Called as soon as the changes are durable.
     pub answer: Option<AnswerAtCommit>,
 }

@@ -220,8 +220,8 @@ impl SchedulerActor {
             self.forecasts.outdate();
         }
         let submission = match &mut asker {
-            Some(Asker::Submission { job, files_script, answer, .. }) => {
-                Some(Submitted { job: *job, files_script: *files_script, answer: answer.take() })
+            Some(Asker::Submission { job, answer, .. }) => {
+                Some(Submitted { job: *job, answer: answer.take() })
             }
             _ => None,
         };

@@ -6,17 +6,15 @@
 //! next one. A temporary fault (a full disk, a lock, a failed fsync) loses no commit and stops no
 //! job: commits wait and are retried. Only submissions do not wait: their clients have no job ID
 //! yet, and get the fault instead ([`Unstored`], then [`StoreWell`]). As soon as a submission is
-//! durable, it answers the client, and then puts the script into the job directory. It stops with
-//! the daemon. If it dies, the daemon exits, since it can promise nothing without the database.
+//! durable, it answers the client. It stops with the daemon. If it dies, the daemon exits, since it
+//! can promise nothing without the database.
 
 use crate::actors::messages::*;
 use actix::prelude::*;
-use slotd_model::change::{Change, LaunchTexts, Texts};
-use slotd_model::request::JobKind;
+use slotd_model::change::{Change, LaunchTexts};
 use slotd_model::{JobId, StoreFault};
 use slotd_store::{Store, StoreError};
 use slotd_sys::break_point;
-use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
@@ -85,16 +83,12 @@ impl Growth {
     }
 }
 
-/// Stores the script of a job in its directory.
-pub type FileScript = Box<dyn Fn(JobId, &[u8]) + Send>;
-
 /// The recipients of the store's answers.
 pub struct StoreOutputs {
     pub committed: Recipient<Committed>,
     pub unstored: Recipient<Unstored>,
     pub well: Recipient<StoreWell>,
     pub growth: Arc<Growth>,
-    pub file_script: FileScript,
 }
 
 pub struct StoreActor {
@@ -131,18 +125,12 @@ impl StoreActor {
         let results = self.store.commit(&batches);
         break_point::reach("commit done");
         self.fresh.note(heads.iter().flat_map(|head| &head.texts_for), batches.iter().flatten());
-        let starts: HashSet<JobId> =
-            heads.iter().flat_map(|head| &head.texts_for).copied().collect();
         let mut fault = None;
-        let mut to_file = Vec::new();
         for ((mut head, mut changes), result) in heads.into_iter().zip(batches).zip(results) {
             if result.is_ok() {
-                let changes = std::mem::take(&mut changes);
-                if let Some(Submitted { job, files_script, answer }) = head.submission.take() {
+                changes = Vec::new();
+                if let Some(Submitted { job, answer }) = head.submission.take() {
                     answer.into_iter().for_each(|answer| answer(job));
-                    if files_script && !starts.contains(&job) {
-                        to_file.push(changes);
-                    }
                 }
             }
             let result = match &fault {
@@ -158,19 +146,8 @@ impl StoreActor {
                 result => self.outputs.committed.do_send(Committed { seq: head.seq, result }),
             }
         }
-        to_file.iter().for_each(|changes| self.file_scripts(changes));
         self.fresh.commit_over();
         fault.map_or(Ok(()), Err)
-    }
-
-    fn file_scripts(&self, changes: &[Change]) {
-        for change in changes {
-            if let Change::Insert { job, texts: Texts::New(texts) } = change
-                && job.request.kind == JobKind::Batch
-            {
-                (self.outputs.file_script)(job.id, &texts.script);
-            }
-        }
     }
 
     fn texts(&mut self, jobs: &[JobId]) -> Result<Vec<(JobId, LaunchTexts)>, StoreError> {
@@ -347,6 +324,7 @@ impl Handler<CloseStore> for StoreActor {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use slotd_model::change::Texts;
     use slotd_model::notice::Notice;
     use slotd_model::{ArrayRole, Job, StepId};
     use slotd_store::testing;
@@ -357,7 +335,6 @@ mod tests {
 
     #[derive(Debug, PartialEq)]
     enum Reply {
-        Filed(JobId, Vec<u8>),
         Committed(u64),
         Unstored(StoreFault, Vec<u64>),
         Well,
@@ -400,9 +377,6 @@ mod tests {
             unstored: sink.clone().recipient(),
             well: sink.recipient(),
             growth: Arc::default(),
-            file_script: Box::new(move |job, script| {
-                let _ = sender.send(Reply::Filed(job, script.to_vec()));
-            }),
         };
         (StoreActor::new(store, outputs).start(), replies)
     }
@@ -418,7 +392,7 @@ mod tests {
     }
 
     fn submission(seq: u32, script: Vec<u8>) -> Commit {
-        let submitted = Submitted { job: JobId(seq), files_script: false, answer: None };
+        let submitted = Submitted { job: JobId(seq), answer: None };
         Commit { submission: Some(submitted), ..insert(seq, script) }
     }
 
@@ -438,41 +412,6 @@ mod tests {
         store.do_send(Commits(vec![insert(2, Vec::new())]));
         let rest = [next(&mut replies).await, next(&mut replies).await, next(&mut replies).await];
         assert_eq!(rest, [Reply::Committed(1), Reply::Committed(2), Reply::Well]);
-    }
-
-    #[actix_rt::test]
-    async fn script_is_filed_after_the_answer_unless_the_job_starts() {
-        let place = testing::Place::new();
-        let (store, mut replies) = start(place.store());
-        let (answered, mut answers) = mpsc::unbounded_channel();
-        let filed = |seq, script: &[u8]| {
-            let answered = answered.clone();
-            let answer: AnswerAtCommit = Box::new(move |job| answered.send(job).expect("a test"));
-            let submitted = Submitted { job: JobId(seq), files_script: true, answer: Some(answer) };
-            Commit { submission: Some(submitted), ..insert(seq, script.to_vec()) }
-        };
-        let launch =
-            Commit { seq: 4, changes: Vec::new(), texts_for: vec![JobId(3)], submission: None };
-        store.do_send(Commits(vec![
-            filed(1, b"one"),
-            submission(2, b"two".to_vec()),
-            filed(3, b"three"),
-            launch,
-        ]));
-        for job in [1, 3] {
-            assert_eq!(answers.recv().await, Some(JobId(job)));
-        }
-        let replies = [
-            next(&mut replies).await,
-            next(&mut replies).await,
-            next(&mut replies).await,
-            next(&mut replies).await,
-            next(&mut replies).await,
-        ];
-        let filed = Reply::Filed(JobId(1), b"one".to_vec());
-        assert!(replies.contains(&filed), "{replies:?}");
-        let committed = replies.into_iter().filter(|reply| *reply != filed);
-        assert!(committed.eq((1..=4).map(Reply::Committed)));
     }
 
     #[actix_rt::test]

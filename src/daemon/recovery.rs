@@ -18,10 +18,8 @@ use slotd_sys::paths::Paths;
 use slotd_sys::{aside, clock, user};
 use std::collections::{BTreeMap, HashSet};
 use std::ffi::OsString;
-use std::num::NonZero;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::thread::available_parallelism;
 use std::time::Duration;
 use std::{fs, io};
 
@@ -73,25 +71,15 @@ impl Numbers {
     }
 }
 
-/// Returns those of these jobs that were launched. Looking at the directories of thousands of jobs
-/// would delay the start of the daemon, so several threads do it.
-async fn launched(paths: &Paths, jobs: &[JobId]) -> Result<Vec<JobId>, DaemonError> {
-    let threads = available_parallelism().map_or(1, NonZero::get).min(aside::THREADS);
-    let look = |jobs: &[JobId]| {
-        let (dir, jobs) = (paths.jobs_dir(), jobs.to_vec());
-        let look = move || -> io::Result<Vec<JobId>> {
-            let was_launched = job_dirs::launched(&dir)?;
-            Ok(jobs.into_iter().filter(|id| was_launched(*id)).collect())
-        };
-        actix::spawn(aside::run(LOOK, aside::LONG, look))
+/// Returns those of these jobs that were launched.
+async fn launched(paths: &Paths, jobs: Vec<JobId>) -> Result<Vec<JobId>, DaemonError> {
+    let dir = paths.jobs_dir();
+    let look = move || -> io::Result<Vec<JobId>> {
+        let was_launched = job_dirs::launched(&dir)?;
+        Ok(jobs.into_iter().filter(|id| was_launched(*id)).collect())
     };
-    let looks: Vec<_> = jobs.chunks(jobs.len().div_ceil(threads).max(1)).map(look).collect();
-    let mut found = Vec::new();
-    for look in looks {
-        let seen = look.await.map_err(failed(LOOK))?.map_err(failed(LOOK))?;
-        found.extend(seen.map_err(failed(paths.jobs_dir().display().to_string()))?);
-    }
-    Ok(found)
+    let seen = aside::run(LOOK, aside::LONG, look).await.map_err(failed(LOOK))?;
+    seen.map_err(failed(paths.jobs_dir().display().to_string()))
 }
 
 /// Adds launched jobs that the database lacks or has as pending, which means that it was lost or
@@ -108,7 +96,7 @@ async fn take_in_found(
     let (known, lost): (Vec<JobId>, Vec<JobId>) =
         numbers.of_directories.iter().partition(|id| numbers.of_records.contains(id));
     let waiting: Vec<JobId> = known.into_iter().filter(|id| pending.contains_key(id)).collect();
-    let launched = launched(paths, &waiting).await?;
+    let launched = launched(paths, waiting).await?;
     let mut found: Vec<FoundJob> =
         lost.into_iter().chain(launched).map(|id| look(paths, id)).collect();
     found.sort_unstable_by_key(|found| found.id);

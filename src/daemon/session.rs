@@ -53,9 +53,6 @@ pub struct Hub {
     pub inventory: Addr<GpuInventoryActor>,
     pub readers: Readers,
     pub paths: Paths,
-    /// The job directories are on another file system than the database. The thread that commits
-    /// writes nothing there: if that file system hangs, no commit would complete.
-    pub jobs_have_own_disk: bool,
     /// The output of `scontrol show config`.
     pub config: RefCell<Vec<(String, String)>>,
     pub settings: Arc<Settings>,

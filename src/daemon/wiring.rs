@@ -45,8 +45,6 @@ use slotd_store::{Reader, Store};
 use slotd_sys::paths::Paths;
 use slotd_sys::{clock, slice};
 use std::cell::{Cell, RefCell};
-use std::fs;
-use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -98,7 +96,7 @@ pub fn start(parts: Parts) -> Hub {
     let growth = Arc::new(Growth::default());
     let keep = Keep::of(&settings);
     let files = store.files().clone();
-    let store = start_store(store, &scheduler, Arc::clone(&growth), paths.clone());
+    let store = start_store(store, &scheduler, Arc::clone(&growth));
     let work_trees = WorkTrees::new(&settings, node.clone(), paths.run_dir(), store.clone());
     // Numbers used by earlier daemons are unknown. The time in microseconds exceeds them all.
     let first_notice = u64::try_from(clock::now().0).unwrap_or(1);
@@ -148,7 +146,6 @@ pub fn start(parts: Parts) -> Hub {
         scheduler,
         inventory,
         readers: start_readers(readers, paths.db(), node, batch_tasks),
-        jobs_have_own_disk: jobs_have_own_disk(&paths),
         paths,
         config: RefCell::new(shown),
         settings: Arc::new(settings),
@@ -174,29 +171,14 @@ fn start_store(
     store: Store,
     scheduler: &Addr<SchedulerActor>,
     growth: Arc<Growth>,
-    paths: Paths,
 ) -> Addr<StoreActor> {
-    // The job runs even without this file.
-    let file_script = move |job: JobId, script: &[u8]| {
-        if let Err(why) = slotd_exec::store_script(&paths.job_dir(job), script) {
-            log::warn!("job {job}: {why}");
-        }
-    };
     let outputs = StoreOutputs {
         committed: scheduler.clone().recipient(),
         unstored: scheduler.clone().recipient(),
         well: scheduler.clone().recipient(),
         growth,
-        file_script: Box::new(file_script),
     };
     StoreActor::start_in_arbiter(&prompt_thread(), move |_| StoreActor::new(store, outputs))
-}
-
-/// Whether the job directories are on another file system than the database, or are not found.
-fn jobs_have_own_disk(paths: &Paths) -> bool {
-    let device = |path| fs::metadata(path).ok().map(|found| found.dev());
-    let jobs = device(paths.jobs_dir());
-    jobs.is_none() || jobs != device(paths.lib_dir())
 }
 
 /// Starts the notifier, which first sends the notifications left by an earlier daemon.

@@ -32,7 +32,7 @@ const PROGRAM: u32 = 0o700;
 
 /// Writes a file in the job directory that only the user may read and execute.
 pub(super) fn write_program(path: &Path, text: &[u8]) -> Result<(), LaunchError> {
-    // The script is usually there since the submission.
+    // A job that runs again has the file of its earlier run.
     if is_program(path, text) {
         return Ok(());
     }
@@ -65,13 +65,6 @@ fn replace(path: &Path, text: &[u8], mode: u32) -> io::Result<()> {
     fresh.replace()
 }
 
-/// Writes a file in the job directory. Fails if its name is taken.
-fn put(path: &Path, text: &[u8], mode: u32) -> io::Result<()> {
-    let mut fresh = Fresh::new(path, mode)?;
-    fresh.file.write_all(text)?;
-    fresh.put()
-}
-
 /// Records the job of this launch in its open directory, so that it is known without the database.
 /// By now, its path may lead to files of the user.
 pub(super) fn write_job(dir: &File, spec: &LaunchSpec) -> io::Result<()> {
@@ -85,30 +78,6 @@ pub(super) fn forget_job(dir: &File) -> io::Result<()> {
         Err(e) if e.kind() != io::ErrorKind::NotFound => Err(e),
         _ => Ok(()),
     }
-}
-
-/// Stores the script of a submitted job in its directory. If the name is taken, by the launch of
-/// the job or by a file that somebody has left there, the file is replaced unless it is the same.
-///
-/// # Errors
-/// Fails if the directory or the file cannot be created.
-pub fn store_script(job_dir: &Path, script: &[u8]) -> Result<(), LaunchError> {
-    make_job_dir(job_dir)?;
-    let path = &job_dir.join(SCRIPT);
-    match put(path, script, PROGRAM) {
-        Err(e) if e.kind() == io::ErrorKind::AlreadyExists => write_program(path, script),
-        done => done.map_err(LaunchError::own_file("write", path)),
-    }
-}
-
-/// Replaces the script of a pending job, stored by [`store_script`].
-///
-/// # Errors
-/// Fails if the directory or the file cannot be created.
-pub fn replace_script(job_dir: &Path, script: &[u8]) -> Result<(), LaunchError> {
-    make_job_dir(job_dir)?;
-    let path = &job_dir.join(SCRIPT);
-    replace(path, script, PROGRAM).map_err(LaunchError::own_file("write", path))
 }
 
 /// Returns a closure for `map_err` on a working directory that cannot be entered.
@@ -434,7 +403,7 @@ mod tests {
     fn an_unchanged_script_is_not_rewritten() {
         let dir = tempfile::tempdir().unwrap();
         let script = dir.path().join(SCRIPT);
-        store_script(dir.path(), b"true").unwrap();
+        write_program(&script, b"true").unwrap();
         let inode = || fs::metadata(&script).unwrap().ino();
         let (first, mode) = (inode(), |mode| {
             fs::set_permissions(&script, fs::Permissions::from_mode(mode)).unwrap()
@@ -485,7 +454,7 @@ mod tests {
         let (elsewhere, job_dir) = (dir.path().join("elsewhere"), dir.path().join("7"));
         fs::create_dir(&elsewhere).unwrap();
         std::os::unix::fs::symlink(&elsewhere, &job_dir).unwrap();
-        let refused = store_script(&job_dir, b"true").unwrap_err().to_string();
+        let refused = make_job_dir(&job_dir).unwrap_err().to_string();
         assert!(refused.contains("7: it is a link"), "{refused}");
         assert_eq!(fs::read_dir(&elsewhere).unwrap().count(), 0);
     }

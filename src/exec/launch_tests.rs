@@ -225,22 +225,23 @@ fn stored_script_replaces_what_was_left_in_its_place() {
         let _ = fs::remove_dir_all(&job_dir);
         super::job_files::make_job_dir(&job_dir).unwrap();
         leave();
-        super::store_script(&job_dir, b"#!/bin/sh\n").unwrap();
+        super::job_files::write_program(&script, b"#!/bin/sh\n").unwrap();
         assert!(fs::symlink_metadata(&script).unwrap().is_file());
         assert_eq!(fs::read_to_string(&script).unwrap(), "#!/bin/sh\n");
         assert_eq!(fs::read_to_string(&other).unwrap(), "keep");
     }
     fs::remove_file(&script).unwrap();
     fs::create_dir(&script).unwrap();
-    assert!(super::store_script(&job_dir, b"#!/bin/sh\n").is_err(), "it is a directory");
+    assert!(super::job_files::write_program(&script, b"#!/bin/sh\n").is_err(), "it is a directory");
 }
 
 #[tokio::test]
 async fn a_script_that_is_briefly_open_for_writing_runs_afterwards() {
     let lab = lab();
     let spec = lab.batch("exit 3");
-    super::store_script(&lab.job_dir(), spec.script.as_deref().unwrap()).unwrap();
     let script = lab.job_dir().join("script.sh");
+    super::job_files::make_job_dir(&lab.job_dir()).unwrap();
+    super::job_files::write_program(&script, spec.script.as_deref().unwrap()).unwrap();
     let open = fs::OpenOptions::new().write(true).open(script).unwrap();
     let mut handle = lab.launch(&spec);
     // Opening its streams is the last thing a task does before it executes.

@@ -46,7 +46,6 @@ pub mod wire;
 
 pub use adopt::Adoption;
 pub use error::{LaunchError, LaunchFault, host_fault};
-pub use job_files::{replace_script, store_script};
 pub use launch_spec::{LaunchSpec, StepCommand};
 pub use launcher::Launcher;
 pub use step_handle::StepHandle;

@@ -354,16 +354,13 @@ fn an_editor_changes_the_options_and_script_of_a_pending_job() {
     ];
     let done = edit(&slotd, &job, &all).ok();
     assert_eq!((done.stdout, done.stderr), (format!("changed job {job}\n"), String::new()));
-    // The change survives a restart and is in the directory of the job.
+    // The change survives a restart.
     slotd.crash();
     assert_eq!(slotd.show(number, "TimeLimit"), "02:00:00");
     assert_eq!(slotd.show(number, "Comment"), "it's\\040\"me\"");
     assert_eq!(slotd.job(number).tres(), (2, 200, 0));
-    assert!(
-        fs::read_to_string(slotd.job_dir(number).join("script.sh"))
-            .unwrap()
-            .ends_with("\necho new\n")
-    );
+    let stored = slotd.line(&format!("scontrol write batch_script {job} -")).ok();
+    assert!(stored.stdout.ends_with("\necho new\n"), "{}", stored.stdout);
     slotd.line(&format!("scontrol release {job}")).ok();
     slotd.wait_state(number, "COMPLETED");
     assert_eq!(slotd.read("new.out"), "new\n");

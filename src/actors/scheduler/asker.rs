@@ -12,7 +12,6 @@ pub(super) enum Asker {
     Submission {
         job: JobId,
         clients: Vec<oneshot::Sender<CommitResult>>,
-        files_script: bool,
         /// `None` once the store has it.
         answer: Option<AnswerAtCommit>,
     },

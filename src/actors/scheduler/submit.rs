@@ -39,8 +39,7 @@ impl Handler<SubmitJob> for SchedulerActor {
         self.newcomers.extend(holds.then_some(id));
         let (client, answer) = oneshot::channel();
         self.ask_round(ctx);
-        let (clients, files_script, at_commit) = (vec![client], m.files_script, m.answer);
-        let asker = Asker::Submission { job: id, clients, files_script, answer: at_commit };
+        let asker = Asker::Submission { job: id, clients: vec![client], answer: m.answer };
         self.commit_then(cx.out, Some(asker));
         answer_submission(id, result_of(answer))
     }

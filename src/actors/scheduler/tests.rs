@@ -227,7 +227,6 @@ impl Lab {
         change(&mut request);
         self.scheduler.send(SubmitJob {
             submission: Submission { request, client: Some(client(1)), ..Submission::default() },
-            files_script: false,
             answer: None,
             again: false,
             news: None,
@@ -285,7 +284,6 @@ async fn client_learns_that_its_allocation_waits_if_the_first_round_does_not_sta
         let client = Client { holds, ..client(pid) };
         lab.scheduler.do_send(SubmitJob {
             submission: Submission { request, client: Some(client), ..Submission::default() },
-            files_script: false,
             answer: None,
             again: false,
             news: Some(news),
@@ -316,7 +314,6 @@ async fn repeated_submission_counts_once() {
         };
         lab.scheduler.send(SubmitJob {
             submission: Submission { request, client: Some(client(pid)), ..Submission::default() },
-            files_script: false,
             answer: None,
             again,
             news: None,
@@ -633,13 +630,7 @@ async fn reconnected_client_gets_the_same_answer() {
         ..JobRequest::default()
     };
     let submission = Submission { request, client: Some(client(1)), ..Submission::default() };
-    let again = lab.scheduler.send(SubmitJob {
-        submission,
-        files_script: false,
-        answer: None,
-        again: true,
-        news: None,
-    });
+    let again = lab.scheduler.send(SubmitJob { submission, answer: None, again: true, news: None });
     lab.fault(vec![1]);
     assert_eq!(
         [first.await.expect("an answer"), again.await.expect("an answer")],

@@ -16,16 +16,10 @@ impl Session {
         if matches!(action, ControlAction::Requeue(_)) {
             return self.requeue(jobs, action).await;
         }
-        let script = script_of(&action);
         let outcomes = match self.change(jobs, action).await? {
             Ok(outcomes) => outcomes,
             Err(why) => return Ok(refused(why)),
         };
-        if let Some(script) = script {
-            for outcome in outcomes.iter().filter(|outcome| outcome.result.is_ok()) {
-                self.replace_script(outcome.target.job, script.clone()).await;
-            }
-        }
         Ok(plain(Answer::Done(outcomes)))
     }
 
@@ -119,14 +113,6 @@ impl Session {
         }
         Ok(plain(Answer::Done(outcomes)))
     }
-}
-
-fn script_of(action: &ControlAction) -> Option<Vec<u8>> {
-    let ControlAction::Update(updates) = action else { return None };
-    updates.iter().find_map(|update| match update {
-        Update::Script { text, .. } => Some(text.clone().into_bytes()),
-        _ => None,
-    })
 }
 
 fn dependency_of(update: &Update) -> Option<&Dependency> {

@@ -7,7 +7,6 @@ use crate::daemon::command_line::Printed;
 use slotd_exec::snapshots;
 use slotd_model::change::LaunchTexts;
 use slotd_model::job::Client;
-use slotd_model::request::JobKind;
 use slotd_model::source::{Snapshot, WorkTree};
 use slotd_model::{JobId, JobRef, JobRequest, Refusal};
 use slotd_protocol::answer::Answer;
@@ -102,10 +101,6 @@ impl Session {
         let tree = self.tree_to_ask(&submit.request);
         let asked = tree.as_ref().map(|_| submit.request.clone());
         let client = submit.client;
-        // An earlier daemon may have accepted the job and crashed before it stored the script.
-        let files_script = !submit.again && !self.hub.jobs_have_own_disk;
-        let script =
-            (!files_script && submit.request.kind == JobKind::Batch).then(|| texts.script.clone());
         let submission = Submission { request: submit.request, texts, client: Some(client), ended };
         if submit.test_only {
             return Ok(plain(match self.hub.scheduler.send(TestSubmission(submission)).await? {
@@ -123,16 +118,13 @@ impl Session {
         let answered = Answered::default();
         // Clients that wait for events get their answer from the session, like the events.
         let answer = (!waits).then(|| answered.by_commit(&self.socket, printed));
-        let message = SubmitJob { submission, files_script, answer, again: submit.again, news };
+        let message = SubmitJob { submission, answer, again: submit.again, news };
         let promised = self.hub.scheduler.send(message).await?;
         break_point::reach("submission promised");
         Ok(match promised {
             Ok(job) => {
                 self.held.allocation = client.holds.then_some((job, client.process));
                 self.look_at(job, tree.as_ref().zip(asked.as_ref()));
-                if let Some(script) = script {
-                    self.store_script(job, script).await;
-                }
                 (!answered.is_done()).then(|| submitted(job, printed))
             }
             Err(why) => refused(why),
@@ -199,37 +191,7 @@ impl Session {
         })
     }
 
-    /// Writes the script of a durable job into its directory. The job runs even without that file.
-    async fn store_script(&self, job: JobId, script: Vec<u8>) {
-        let job_dir = self.hub.paths.job_dir(job);
-        let what = format!("writing the script of job {job}");
-        let stored =
-            aside::run(what, aside::PATIENCE, move || slotd_exec::store_script(&job_dir, &script))
-                .await;
-        if let Err(why) =
-            stored.map_err(|e| e.to_string()).and_then(|done| done.map_err(|e| e.to_string()))
-        {
-            log::warn!("job {job}: {why}");
-        }
-    }
-
-    /// Replaces the script of a pending job.
-    pub(super) async fn replace_script(&self, job: JobId, script: Vec<u8>) {
-        let job_dir = self.hub.paths.job_dir(job);
-        let what = format!("writing the script of job {job}");
-        let stored = aside::run(what, aside::PATIENCE, move || {
-            slotd_exec::replace_script(&job_dir, &script)
-        })
-        .await;
-        if let Err(why) =
-            stored.map_err(|e| e.to_string()).and_then(|done| done.map_err(|e| e.to_string()))
-        {
-            log::warn!("job {job}: {why}");
-        }
-    }
-
     /// Submits many jobs. Each is accepted or refused separately, and all are committed together.
-    /// Until they start, their scripts are only in the database.
     pub(super) async fn submit_many(&mut self, many: SubmitMany, raw: Vec<u8>) -> Replied {
         let SubmitMany { jobs, env_len, client } = many;
         let announced = jobs.iter().fold(env_len, |sum, job| sum.saturating_add(job.script_len));
@@ -262,7 +224,6 @@ impl Session {
             let submission = Submission { request: job.request, texts, client, ended };
             promised.push(Ok(self.hub.scheduler.send(SubmitJob {
                 submission,
-                files_script: false,
                 answer: None,
                 again: false,
                 news: None,

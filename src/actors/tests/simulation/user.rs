@@ -15,7 +15,7 @@ impl Play {
         });
         let submission = Submission { request: request.0, client, ended, ..Submission::default() };
         self.send(
-            SubmitJob { submission, files_script: false, answer: None, again: false, news: None },
+            SubmitJob { submission, answer: None, again: false, news: None },
             move |world, answer| {
                 let id = match answer {
                     Ok(id) => id,
