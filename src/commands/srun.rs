@@ -370,7 +370,9 @@ impl Session {
     fn outside(&self) -> Done {
         let argv = commands(&self.srun, &self.srun.request)?;
         let mut caller = caller(paths()?);
-        let (mut conn, answer) = hand_in(&caller.paths, self.submission(true), &[], "srun")?;
+        let mut submission = self.submission(true);
+        submission.first_step = Some(Box::new(self.srun.step.clone()));
+        let (mut conn, answer) = hand_in(&caller.paths, submission, &[], "srun")?;
         let job = match answer {
             Answer::Submitted { job } => job,
             Answer::Refused(why) => return Err(refused(FAILURE, &why)),

@@ -261,6 +261,10 @@ pub struct Submit {
     /// The first request was a [`Request::Plain`], for which the daemon identified the client.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub after_shortcut: bool,
+    /// The step that the holder of the allocation launches once it is granted
+    /// ([`Request::LaunchStep`]). It is then recorded already.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub first_step: Option<Box<StepRequest>>,
 }
 
 /// The largest command line of a [`PlainCommand`] with its environment, in bytes, and the most words.

@@ -233,6 +233,7 @@ impl Core {
         self.resources.note_wait(id, false, false);
         self.line.leave(id, &record.places);
         self.line.take_step_waits(id);
+        self.line.take_first_step(id);
         self.notifications.forget(&self.records, id, record.job.array_job_id().unwrap_or(id));
         cx.out.effects.push(Effect::Gone(id));
     }

@@ -257,6 +257,7 @@ impl Core {
 
     /// Ends a record that never started.
     pub(super) fn end_pending(&mut self, id: JobId, ending: Ending, cx: &mut Cx) {
+        self.drop_first_step(id, cx);
         self.records.set_end(id, &ending, cx.now);
         if self.transition(id, JobState::Ended(ending.state), cx.now) {
             self.records.save(id, cx);
@@ -272,6 +273,7 @@ impl Core {
         ended: Timestamp,
         cx: &mut Cx,
     ) {
+        self.drop_first_step(id, cx);
         self.records.close_steps(id, ending.state, ended, cx);
         self.records.set_end(id, &ending, ended);
         self.records.edit(id, |job| job.run.add_usage(usage));

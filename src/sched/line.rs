@@ -14,7 +14,7 @@ use backfill::Running;
 use queue::{Place, Queue, QueueKey, rank};
 use run_times::{ExpectedEnd, RunTimes, end_if_resumed, expected_end};
 use slotd_model::diagnostics::RoundFacts;
-use slotd_model::{ArrayRole, Job, JobId, JobRequest, Partition, StepRequest, Timestamp};
+use slotd_model::{ArrayRole, Job, JobId, JobRequest, Partition, StepId, StepRequest, Timestamp};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -25,6 +25,14 @@ pub(crate) struct StepWait {
     pub asker: StepAsker,
 }
 
+/// The step that the holder of an allocation has not launched yet.
+#[derive(Debug, Clone)]
+pub(crate) struct FirstStep {
+    pub request: Box<StepRequest>,
+    /// Its record, once the allocation has started.
+    pub recorded: Option<StepId>,
+}
+
 #[derive(Debug, Clone, Default)]
 pub struct Line {
     queue: Queue,
@@ -33,6 +41,7 @@ pub struct Line {
     /// Pending jobs with `--immediate` that fail unless the next plan starts them.
     expiring: BTreeSet<JobId>,
     step_waits: BTreeMap<JobId, VecDeque<StepWait>>,
+    first_steps: BTreeMap<JobId, FirstStep>,
     run_times: RunTimes,
     last_round: RoundFacts,
 }
@@ -108,6 +117,19 @@ impl Line {
 
     pub(crate) fn take_expiring(&mut self) -> BTreeSet<JobId> {
         std::mem::take(&mut self.expiring)
+    }
+
+    /// Stores the step that the holder of an allocation will launch first.
+    pub(crate) fn set_first_step(&mut self, job: JobId, first: FirstStep) {
+        self.first_steps.insert(job, first);
+    }
+
+    pub(crate) fn first_step(&self, job: JobId) -> Option<&FirstStep> {
+        self.first_steps.get(&job)
+    }
+
+    pub(crate) fn take_first_step(&mut self, job: JobId) -> Option<FirstStep> {
+        self.first_steps.remove(&job)
     }
 
     pub(crate) fn add_step_wait(&mut self, job: JobId, wait: StepWait) {

@@ -238,7 +238,10 @@ impl Core {
                 let job = Box::new(job.clone());
                 cx.out.effects.push(Effect::Launch(job));
             }
-            JobKind::Allocation => cx.out.effects.push(Effect::Granted(own)),
+            JobKind::Allocation => {
+                cx.out.effects.push(Effect::Granted(own));
+                self.record_first_step(own, cx);
+            }
         }
     }
 }

@@ -7,18 +7,21 @@
 //! waits, and neither does the shell of salloc.
 
 use super::core::Core;
-use super::line::StepWait;
+use super::line::{FirstStep, StepWait};
 use super::resources::cpu_pick;
 use super::resources::gpu_pool::{GpuPool, GpuWant};
 use super::sizes::{check_tasks, in_whole_cores};
 use super::types::{Cx, Effect, EndCause, StepAsker, StepStart};
 use slotd_model::gpu::GpuShare;
+use slotd_model::job::ClientProcess;
 use slotd_model::node::NodeParts;
 use slotd_model::partition::Host;
 use slotd_model::resize::PartChange;
 use slotd_model::step_request::StepKind;
 use slotd_model::tres::Allocation;
-use slotd_model::{ExitRecord, Job, JobId, JobState, Refusal, Step, StepKey, StepRequest, Tres};
+use slotd_model::{
+    ExitCode, ExitRecord, Job, JobId, JobState, Refusal, Step, StepKey, StepRequest, Tres,
+};
 use std::collections::{BTreeSet, VecDeque};
 
 fn is_live(step: &Step) -> bool {
@@ -37,14 +40,18 @@ impl Core {
         asker: StepAsker,
         cx: &mut Cx,
     ) -> Result<StepStart, Refusal> {
+        if self.awaits_launch(job, asker.client)
+            && let Some(recorded) = self.take_recorded(job, &request, cx)
+        {
+            return Ok(recorded);
+        }
         let record = self.job(job).ok_or(Refusal::UnknownJob)?;
         match record.run.state {
             JobState::Running | JobState::Suspended => {}
             JobState::Pending => return Err(Refusal::Pending),
             JobState::Completing | JobState::Ended(_) => return Err(Refusal::AlreadyDone),
         }
-        check(record, &request, self.resources.host(), &self.resources.parts_out(job))?;
-        check_tasks(request.tasks(&record.request), self.resources.config().max_tasks)?;
+        self.check_step(record, &request)?;
         if let Some(alloc) = self.step_alloc(job, &request)
             && let Some(key) = self.records.add_step(job, &request, asker.client, alloc.clone(), cx)
         {
@@ -55,6 +62,51 @@ impl Core {
         }
         self.line.add_step_wait(job, StepWait { request, asker });
         Ok(StepStart::Waits)
+    }
+
+    /// Returns whether this process is to launch the first step of its allocation.
+    pub fn awaits_launch(&self, job: JobId, client: Option<ClientProcess>) -> bool {
+        let is_holder = client.is_some() && self.job(job).and_then(Job::holder) == client;
+        is_holder && self.line.first_step(job).is_some()
+    }
+
+    /// Records the step that an allocation is for together with its start, which saves its client
+    /// from waiting for a second commit. A step that does not fit is refused once it is launched.
+    pub(super) fn record_first_step(&mut self, job: JobId, cx: &mut Cx) {
+        let Some(first) = self.line.take_first_step(job) else { return };
+        let Some(record) = self.job(job).filter(|job| self.check_step(job, &first.request).is_ok())
+        else {
+            return;
+        };
+        let holder = record.holder();
+        let Some(alloc) = self.step_alloc(job, &first.request) else { return };
+        if let Some(key) = self.records.add_step(job, &first.request, holder, alloc, cx) {
+            self.line.set_first_step(job, FirstStep { recorded: Some(key.step), ..first });
+        }
+    }
+
+    /// Returns the step that was recorded with the start of its allocation, for its launch. Removes
+    /// its record if another step is launched instead.
+    fn take_recorded(&mut self, job: JobId, ask: &StepRequest, cx: &mut Cx) -> Option<StepStart> {
+        if self.line.first_step(job).is_some_and(|first| *first.request != *ask) {
+            self.drop_first_step(job, cx);
+        }
+        let step = self.line.take_first_step(job)?.recorded?;
+        let known = self.job(job)?.steps.iter().find(|known| known.id == step && is_live(known))?;
+        Some(StepStart::Recorded(StepKey { job, step }, known.alloc.clone()))
+    }
+
+    /// Forgets the first step of an allocation. If its record was not launched, it is deleted.
+    pub(super) fn drop_first_step(&mut self, job: JobId, cx: &mut Cx) {
+        if let Some(step) = self.line.take_first_step(job).and_then(|first| first.recorded) {
+            let nothing = ExitRecord::gone(ExitCode::OK, cx.now);
+            self.records.end_step(StepKey { job, step }, &nothing, EndCause::NeverLaunched, cx);
+        }
+    }
+
+    fn check_step(&self, job: &Job, request: &StepRequest) -> Result<(), Refusal> {
+        check(job, request, self.resources.host(), &self.resources.parts_out(job.id))?;
+        check_tasks(request.tasks(&job.request), self.resources.config().max_tasks)
     }
 
     /// Removes the waiting step with this ticket.
@@ -111,6 +163,7 @@ impl Core {
 
     /// Refuses the waiting steps because their job is ending.
     pub(super) fn refuse_waiting_steps(&mut self, job: JobId, cx: &mut Cx) {
+        self.drop_first_step(job, cx);
         for wait in self.line.take_step_waits(job) {
             let refusal = Refusal::AlreadyDone;
             cx.out.effects.push(Effect::StepRefused { ticket: wait.asker.ticket, refusal });
@@ -123,12 +176,7 @@ impl Core {
         let Some(record) = self.job(job) else { return };
         let mut left = VecDeque::with_capacity(waits.len());
         for wait in waits {
-            match check(
-                record,
-                &wait.request,
-                self.resources.host(),
-                &self.resources.parts_out(job),
-            ) {
+            match self.check_step(record, &wait.request) {
                 Ok(()) => left.push_back(wait),
                 Err(refusal) => {
                     cx.out.effects.push(Effect::StepRefused { ticket: wait.asker.ticket, refusal })

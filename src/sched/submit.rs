@@ -3,6 +3,7 @@
 use super::admit::Admitted;
 use super::core::Core;
 use super::forecast::Trial;
+use super::line::FirstStep;
 use super::records::Record;
 use super::records::depend::Known;
 use super::types::{Cx, Estimate, Submission};
@@ -52,6 +53,9 @@ impl Core {
         let job = new_job(id, s.request, admitted, s.client, cx.now, |request| {
             self.records.share(request)
         });
+        if let Some(request) = s.first_step {
+            self.line.set_first_step(id, FirstStep { request, recorded: None });
+        }
         self.records.add(job, None);
         self.records.set_waits(id, &known);
         self.notifications.link(&self.records, id, cx.now);

@@ -14,7 +14,7 @@ use slotd_model::resize::PartChange;
 use slotd_model::tres::Allocation;
 use slotd_model::{
     ArrayRole, End, ExitRecord, Job, JobId, JobRequest, JobState, Partition, Refusal, StepId,
-    StepKey, Timestamp,
+    StepKey, StepRequest, Timestamp,
 };
 use slotd_parse::hours::Zone;
 
@@ -284,6 +284,8 @@ pub struct Submission {
     ///
     /// [`dependency_targets`]: crate::dependency_targets
     pub ended: Vec<EndedJob>,
+    /// The step that the holder of an allocation will launch first.
+    pub first_step: Option<Box<StepRequest>>,
 }
 
 /// An ended job, as the store has it.
@@ -377,6 +379,8 @@ pub struct StepAsker {
 #[derive(Debug, Clone, PartialEq)]
 pub enum StepStart {
     Now(StepKey, Allocation),
+    /// The step was recorded with the start of its allocation.
+    Recorded(StepKey, Allocation),
     /// The resources are in use. [`Effect::LaunchStep`] or [`Effect::StepRefused`] follows with the
     /// ticket.
     Waits,

@@ -179,8 +179,9 @@ impl Handler<CreateStep> for SchedulerActor {
     fn handle(&mut self, m: CreateStep, ctx: &mut Self::Context) -> Self::Result {
         let CreateStep { launch, ticket, env, fds, news } = m;
         let (job, client) = (launch.job, launch.client);
+        let is_known = launch.again && !self.core.awaits_launch(job, Some(client));
         if let Some(step) =
-            self.core.records().step_of(job, client).map(|step| step.id).filter(|_| launch.again)
+            self.core.records().step_of(job, client).map(|step| step.id).filter(|_| is_known)
         {
             self.rejoin(StepKey { job, step }, news);
             return Box::pin(async { Ok(()) });
@@ -194,6 +195,11 @@ impl Handler<CreateStep> for SchedulerActor {
             Err(refusal) => return Box::pin(async move { Err(refusal) }),
             Ok(StepStart::Now(step, alloc)) => {
                 cx.out.effects.push(Effect::LaunchStep { step, ticket, alloc })
+            }
+            Ok(StepStart::Recorded(step, alloc)) => {
+                self.tickets.insert(ticket, Ticket { launch, env, fds, news });
+                self.launch_step(step, ticket, alloc);
+                return Box::pin(async { Ok(()) });
             }
             Ok(StepStart::Waits) => drop(news.send(Answer::StepWaits)),
         }

@@ -49,7 +49,7 @@ impl Session {
             texts = rest;
             let ended = self.facts_of(dependency_targets([&request.dependency])).await?;
             let own = LaunchTexts { script: script.to_vec(), env: env.to_vec() };
-            let submission = Submission { request, texts: own, client, ended };
+            let submission = Submission { request, texts: own, client, ended, first_step: None };
             let (recurrence, lines) = (entry.recurrence, entry.lines);
             to_install.push(EntryToInstall { submission, recurrence, lines });
         }

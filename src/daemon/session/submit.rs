@@ -101,7 +101,9 @@ impl Session {
         let tree = self.tree_to_ask(&submit.request);
         let asked = tree.as_ref().map(|_| submit.request.clone());
         let client = submit.client;
-        let submission = Submission { request: submit.request, texts, client: Some(client), ended };
+        let first_step = submit.first_step.filter(|_| client.holds);
+        let request = submit.request;
+        let submission = Submission { request, texts, client: Some(client), ended, first_step };
         if submit.test_only {
             return Ok(plain(match self.hub.scheduler.send(TestSubmission(submission)).await? {
                 Ok(estimate) => Answer::WouldStart {
@@ -221,7 +223,8 @@ impl Session {
                 promised.push(Err(gone));
                 continue;
             }
-            let submission = Submission { request: job.request, texts, client, ended };
+            let (request, first_step) = (job.request, None);
+            let submission = Submission { request, texts, client, ended, first_step };
             promised.push(Ok(self.hub.scheduler.send(SubmitJob {
                 submission,
                 answer: None,

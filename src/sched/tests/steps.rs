@@ -1,6 +1,7 @@
 //! Steps inside an allocation.
 
 use super::*;
+use slotd_model::job::Client;
 use slotd_model::node::{Drains, NodeParts, NodeReason, Outage};
 
 #[test]
@@ -117,7 +118,7 @@ fn steps_that_name_gpus_get_different_ones() {
     let gpu = || GpuRequest { total: Some(1), ..GpuRequest::default() };
     let one = || StepRequest { gpu: gpu(), cpus_per_task: Some(1), ..step(1) };
     let mut gpus = |request| match create(&mut d, job, request, 7).unwrap() {
-        StepStart::Now(_, alloc) => Some(alloc.gpu_ids),
+        StepStart::Now(_, alloc) | StepStart::Recorded(_, alloc) => Some(alloc.gpu_ids),
         StepStart::Waits => None,
     };
     assert_eq!([gpus(one()), gpus(one()), gpus(one())], [Some(vec![0]), Some(vec![1]), None]);
@@ -203,7 +204,7 @@ fn steps_get_no_drained_gpu() {
         StepRequest { gpu, cpus_per_task: Some(1), overlap, ..step(1) }
     };
     let gpus = |d: &mut Double, request| match create(d, job, request, 7).unwrap() {
-        StepStart::Now(_, alloc) => Some(alloc.gpu_ids),
+        StepStart::Now(_, alloc) | StepStart::Recorded(_, alloc) => Some(alloc.gpu_ids),
         StepStart::Waits => None,
     };
     drain(&mut d, &[0]);
@@ -227,4 +228,81 @@ fn steps_get_no_drained_gpu() {
     drain(&mut d, &[]);
     let launched = |effect: &Effect| matches!(effect, Effect::LaunchStep { alloc, .. } if alloc.gpu_ids == [0]);
     assert!(d.effects.iter().any(launched), "{:?}", d.effects);
+}
+
+/// Submits an allocation together with its first step. Returns the requester of that step.
+fn with_first_step(d: &mut Double, ask: Ask, request: StepRequest) -> (JobId, StepAsker) {
+    let process = ClientProcess { pid: 7, start_ticks: 70, ..ClientProcess::default() };
+    let client = Some(Client { process, holds: true, ..Client::default() });
+    let first_step = Some(Box::new(request));
+    let submission = Submission { request: ask.0, client, first_step, ..Submission::default() };
+    let id = d.act(|core, cx| core.submit(submission, cx)).unwrap();
+    (id, StepAsker { ticket: 7, client: Some(process) })
+}
+
+fn launch(d: &mut Double, id: JobId, request: StepRequest, asker: StepAsker) -> StepStart {
+    d.act(|core, cx| core.create_step(id, request, asker, cx)).unwrap()
+}
+
+#[test]
+fn the_first_step_is_recorded_with_the_start_of_its_allocation() {
+    let mut d = Double::new(2, 1000, 0);
+    let other = d.submit(ask().cpus(2));
+    d.plan();
+    let (id, asker) = with_first_step(&mut d, ask().allocation().cpus(2), step(2));
+    d.plan();
+    assert_eq!(d.store.jobs[&id].steps, [], "its allocation waits");
+    d.exit(other, 0);
+    let stored = d.store.jobs[&id].steps.clone();
+    assert_eq!((stored.len(), stored[0].id, stored[0].client), (1, StepId::Num(0), asker.client));
+    let is_launch = |effect: &Effect| matches!(effect, Effect::LaunchStep { .. });
+    assert!(!d.effects.iter().any(is_launch), "{:?}", d.effects);
+
+    // Another process of the job does not get it.
+    assert!(!d.core.awaits_launch(id, None));
+    assert_eq!(create(&mut d, id, step(1), 8).unwrap(), StepStart::Waits);
+    assert!(d.core.awaits_launch(id, asker.client));
+    let StepStart::Recorded(key, alloc) = launch(&mut d, id, step(2), asker) else { panic!() };
+    assert_eq!((key.step, alloc), (StepId::Num(0), stored[0].alloc.clone()));
+    assert!(!d.core.awaits_launch(id, asker.client));
+    assert_eq!(launch(&mut d, id, step(2), asker), StepStart::Waits, "it is launched once");
+}
+
+#[test]
+fn another_step_than_the_recorded_one_replaces_it() {
+    let mut d = Double::new(2, 1000, 0);
+    let (id, asker) = with_first_step(&mut d, ask().allocation().cpus(2), step(1));
+    d.plan();
+    let StepStart::Now(key, _) = launch(&mut d, id, step(2), asker) else { panic!() };
+    let stored: Vec<_> = d.store.jobs[&id].steps.iter().map(|s| (s.id, s.ntasks)).collect();
+    assert_eq!((key.step, stored), (StepId::Num(0), vec![(StepId::Num(0), 2)]));
+}
+
+#[test]
+fn a_first_step_that_is_not_launched_leaves_no_trace() {
+    let mut d = Double::new(2, 1000, 0);
+    let (id, asker) = with_first_step(&mut d, ask().allocation(), step(1));
+    d.plan();
+    assert_eq!(d.store.jobs[&id].steps.len(), 1);
+    d.cancel(&JobRef::job(id)).unwrap();
+    assert_eq!(d.store.jobs[&id].steps, []);
+    d.end(id, EndCause::Stopped, ExitCode::signal(15));
+    let (ended, _) = with_first_step(&mut d, ask().allocation(), step(1));
+    d.plan();
+    d.end(ended, EndCause::LaunchFailed, ExitCode::status(1));
+    assert_eq!(d.store.jobs[&ended].steps, []);
+
+    let (pending, asker) = (with_first_step(&mut d, ask().allocation(), step(1)).0, asker);
+    d.cancel(&JobRef::job(pending)).unwrap();
+    assert!(!d.core.awaits_launch(pending, asker.client));
+}
+
+#[test]
+fn a_first_step_that_does_not_fit_is_refused_when_it_is_launched() {
+    let mut d = Double::new(2, 1000, 0);
+    let (id, asker) = with_first_step(&mut d, ask().allocation(), step(3));
+    d.plan();
+    assert_eq!(d.store.jobs[&id].steps, []);
+    let refused = d.act(|core, cx| core.create_step(id, step(3), asker, cx));
+    assert_eq!(refused, Err(Refusal::StepTooManyCpus));
 }
