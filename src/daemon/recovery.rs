@@ -49,12 +49,6 @@ const BATCH: usize = 1000;
 /// The name of an older database that is kept beside the database, without its number.
 const KEPT: &str = "state.db.replaced";
 
-/// Returns the ID of the next job, which neither the database nor a job directory contains.
-fn next_number(of_store: JobId, numbers: &[JobId]) -> JobId {
-    let of_directories = numbers.iter().max().map_or(0, |last| last.0) + 1;
-    JobId(of_store.0.max(of_directories))
-}
-
 /// The IDs of the job directories, and those of the records in the database.
 struct Numbers {
     of_directories: Vec<JobId>,
@@ -127,9 +121,7 @@ fn look(paths: &Paths, id: JobId) -> FoundJob {
 /// The jobs from the database and the job directories.
 pub struct Queue {
     jobs: Vec<Job>,
-    /// The IDs of jobs that have a directory.
-    numbers: Vec<JobId>,
-    /// The first ID that no job in the backup of a lost database has.
+    /// The first ID that no earlier job had, except those in the database.
     first_free: JobId,
     daemon_start: Timestamp,
 }
@@ -166,11 +158,17 @@ impl Queue {
 }
 
 /// Reads the jobs that belong in memory: unfinished ones, and those that ended within the last
-/// `shown`. Preallocates the log of the database and reads the job directories meanwhile.
+/// `shown`. Preallocates the log of the database and reads the job directories meanwhile. `assigned`
+/// is the highest ID that is known from elsewhere.
 ///
 /// # Errors
 /// Fails if the database cannot be read or contains invalid data.
-pub async fn load(store: &mut Store, paths: &Paths, shown: Duration) -> Result<Queue, DaemonError> {
+pub async fn load(
+    store: &mut Store,
+    paths: &Paths,
+    shown: Duration,
+    assigned: Option<JobId>,
+) -> Result<Queue, DaemonError> {
     let daemon_start = clock::now();
     let shown_us = i64::try_from(shown.as_micros()).unwrap_or(i64::MAX);
     let since = Timestamp(daemon_start.0.saturating_sub(shown_us));
@@ -185,11 +183,13 @@ pub async fn load(store: &mut Store, paths: &Paths, shown: Duration) -> Result<Q
     let numbers = numbers.map_err(failed("cannot recover the queue"))??;
     filled.map_err(failed("cannot recover the queue"))?;
     let is_new = store.next_job_id().map_err(unusable(paths))? == JobId(1);
-    let first_free = if is_new { free_after_backup(paths) } else { JobId(1) };
+    let after_backup = if is_new { free_after_backup(paths) } else { JobId(1) };
+    let highest = numbers.of_directories.iter().copied().chain(assigned).max();
+    let first_free = after_backup.max(highest.map_or(JobId(1), |last| JobId(last.0 + 1)));
     if take_in_found(store, paths, &jobs, &numbers, daemon_start).await? {
         jobs = store.load_live(since).map_err(unusable(paths))?;
     }
-    Ok(Queue { jobs, numbers: numbers.of_directories, first_free, daemon_start })
+    Ok(Queue { jobs, first_free, daemon_start })
 }
 
 /// Returns the first ID after all jobs in the daemon's own backup, for a new database. If there is
@@ -278,9 +278,9 @@ pub fn recover(
     paths: &Paths,
     last_commit: Option<Timestamp>,
 ) -> Result<Recovered, DaemonError> {
-    let Queue { jobs, numbers, first_free, daemon_start } = queue;
+    let Queue { jobs, first_free, daemon_start } = queue;
     let of_store = store.next_job_id().map_err(unusable(paths))?;
-    let next_id = next_number(of_store.max(first_free), &numbers);
+    let next_id = of_store.max(first_free);
     let targets = slotd_sched::dependency_targets(
         jobs.iter()
             .filter(|job| job.run.state == JobState::Pending)

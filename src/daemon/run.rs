@@ -172,7 +172,9 @@ async fn serve_at(
     // With a handler, a write beyond a file size limit (setrlimit(2)) fails like one to a full
     // disk, instead of killing the daemon.
     let _ = signal(SignalKind::from_raw(libc::SIGXFSZ)).map_err(failed("cannot handle signals"))?;
-    let mut queue = recovery::load(&mut store, paths, settings.min_job_age).await?;
+    let started = StartedRuns::open(&paths.lib_dir());
+    let assigned = started.last_assigned();
+    let mut queue = recovery::load(&mut store, paths, settings.min_job_age, assigned).await?;
     let (inventory, host) = detect(&settings, paths, &mut queue).await?;
     let (config, remarks) = core_config(&settings, host)?;
     remarks.iter().for_each(|remark| log::warn!("{remark}"));
@@ -191,7 +193,7 @@ async fn serve_at(
         paths: paths.clone(),
         launcher,
         mark,
-        started: StartedRuns::open(&paths.lib_dir()),
+        started: Arc::new(started),
         cgroups,
         store,
         readers,

@@ -27,7 +27,7 @@ const CGROUP: &str = "cgroup";
 
 /// The largest job ID (the default `MaxJobId` of slurm.conf). A directory with a larger number is
 /// not a job's.
-const MAX_JOB_ID: u32 = 0x03ff_0000;
+pub(super) const MAX_JOB_ID: u32 = 0x03ff_0000;
 
 /// The contents of a job directory.
 #[derive(Debug, Default)]

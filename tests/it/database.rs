@@ -45,7 +45,7 @@ fn backup_works_with_a_daemon_and_restore_without_one() {
     slotd.start_daemon();
     let numbers: Vec<u32> = slotd.all_records().iter().map(slotd_kit::Record::id).collect();
     assert_eq!(numbers, [first]);
-    // The second job's directory exists, so its ID is not reused.
+    // The ID of the second job, which the copy lacks, is not reused.
     assert!(slotd.wrap(&[], "true") > second);
 }
 

@@ -73,6 +73,21 @@ fn job_ids_continue_after_those_in_the_backup_of_a_lost_database() {
 }
 
 #[test]
+fn ids_of_jobs_that_were_only_pending_are_not_reused_without_the_database() {
+    let mut slotd = Slotd::start();
+    let held = slotd.wrap(&["-H"], "true");
+    let mut waits = slotd.command("srun");
+    waits.args(["-H", "true"]);
+    let waits = slotd.spawn(waits);
+    slotd.wait("its job", || (slotd.all_records().len() == 2).then_some(()));
+    slotd.kill9();
+    waits.signal(slotd_kit::proc::KILL);
+    lose_database(&slotd);
+    slotd.start_daemon();
+    assert_eq!(slotd.wrap(&["-H"], "true"), held + 2);
+}
+
+#[test]
 fn a_running_job_is_recovered_without_the_database() {
     let mut slotd = Slotd::start();
     let job = slotd.begun(&["-c", "2", "-J", "long"], "go", "exit 5");
