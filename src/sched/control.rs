@@ -116,6 +116,13 @@ impl Core {
     ) -> Result<Vec<JobId>, Refusal> {
         let keys = self.records.live_steps(sel)?;
         for key in &keys {
+            let first = self.line.first_step(key.job);
+            if first.is_some_and(|first| first.recorded == Some(key.step)) {
+                // Its client has not launched it, so for its client it does not exist yet.
+                self.drop_first_step(key.job, cx);
+                self.start_waiting_steps(key.job, cx);
+                continue;
+            }
             self.records.note_canceller(*key, cause.by());
             cx.out.effects.push(Effect::StopStep { step: *key, cause });
         }

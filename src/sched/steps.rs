@@ -90,6 +90,7 @@ impl Core {
     fn take_recorded(&mut self, job: JobId, ask: &StepRequest, cx: &mut Cx) -> Option<StepStart> {
         if self.line.first_step(job).is_some_and(|first| *first.request != *ask) {
             self.drop_first_step(job, cx);
+            self.start_waiting_steps(job, cx);
         }
         let step = self.line.take_first_step(job)?.recorded?;
         let known = self.job(job)?.steps.iter().find(|known| known.id == step && is_live(known))?;

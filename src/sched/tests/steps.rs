@@ -284,6 +284,14 @@ fn a_first_step_that_is_not_launched_leaves_no_trace() {
     let (id, asker) = with_first_step(&mut d, ask().allocation(), step(1));
     d.plan();
     assert_eq!(d.store.jobs[&id].steps.len(), 1);
+    let sel = JobRef { step: Some(StepId::Num(0)), ..JobRef::job(id) };
+    assert_eq!(create(&mut d, id, step(1), 8).unwrap(), StepStart::Waits);
+    d.cancel(&sel).unwrap();
+    assert_eq!(d.store.jobs[&id].steps[0].client, None, "the step that waited has started");
+
+    let (id, asker) = with_first_step(&mut d, ask().allocation(), step(1));
+    d.plan();
+    assert_eq!(d.store.jobs[&id].steps[0].client, asker.client);
     d.cancel(&JobRef::job(id)).unwrap();
     assert_eq!(d.store.jobs[&id].steps, []);
     d.end(id, EndCause::Stopped, ExitCode::signal(15));
