@@ -92,6 +92,19 @@ fn each_line_is_answered_before_the_next_one() {
 }
 
 #[test]
+fn the_first_step_of_an_allocation_takes_no_commit_of_its_own() {
+    let slotd = Slotd::start();
+    slotd.line("srun true").ok();
+    let database = slotd.root.join("lib/state.db");
+    let before = Written::of(&database);
+    slotd.line("srun true").ok();
+    slotd.wait_end(2);
+    let written = Written::of(&database) - before;
+    // The start of the job and its step, the end of the step, and the end of the job.
+    assert!(written.commits <= 3, "{written:?}");
+}
+
+#[test]
 fn many_jobs_take_few_commits() {
     const JOBS: usize = 600;
     let slotd = Slotd::start();
