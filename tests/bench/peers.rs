@@ -246,13 +246,18 @@ fn srun(bench: &Bench) {
     rates(256, vec![("output cat, MB", plain), ("output srun cat, MB", step)]);
 }
 
-/// Prints the memory and the number of wake-ups of an idle daemon.
+fn pid_of(lab: &Lab) -> i32 {
+    let answer =
+        slotd_kit::wire::ask(&lab.path("root"), &serde_json::json!("Ping")).expect("an answer");
+    answer["Pong"]["pid"].as_i64().expect("a number") as i32
+}
+
+/// Prints the memory and the number of wake-ups of an idle daemon, the time of long listings, and
+/// the memory after many jobs.
 fn idle(_: &Bench) {
     let lab = Lab::start(CPUS);
     lab.run("sbatch", &["-W", "-o", "/dev/null", "--wrap", "true"]);
-    let answer =
-        slotd_kit::wire::ask(&lab.path("root"), &serde_json::json!("Ping")).expect("an answer");
-    let daemon = answer["Pong"]["pid"].as_i64().expect("a number") as i32;
+    let daemon = pid_of(&lab);
     let resident = |pid: i32| proc::resident_kib(pid) as f64 / 1024.0;
     println!("{:<44} {:9.1} MB", "resident, idle", resident(daemon));
     lab.settle();
@@ -272,5 +277,17 @@ fn idle(_: &Bench) {
     turns.add("squeue --json of 10,000 single jobs", || {
         timed(|| drop(lab.run("squeue", &["--json"])))
     });
+    turns.add("sacct of 10,000 single jobs", || timed(|| drop(lab.run("sacct", &[]))));
     turns.measure(11);
+    drop(lab);
+    let lab = Lab::start(CPUS);
+    let daemon = pid_of(&lab);
+    for (tasks, row) in [
+        ("1-2000", "resident, 2,000 ended tasks"),
+        ("1-20000", "resident, 20,000 more"),
+        ("1-20000", "resident, 20,000 more"),
+    ] {
+        lab.run("sbatch", &["-W", "-a", tasks, "-o", "/dev/null", "--wrap", "true"]);
+        println!("{row:<44} {:9.1} MB", resident(daemon));
+    }
 }
