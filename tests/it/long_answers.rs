@@ -3,9 +3,10 @@
 use nix::errno::Errno;
 use nix::sys::socket::{MsgFlags, recv};
 use serde_json::{Value, json};
-use slotd_kit::{Slotd, wire};
-use std::io::Write;
+use slotd_kit::{Slotd, proc, wire};
+use std::io::{Read, Write};
 use std::os::fd::AsRawFd;
+use std::process::Stdio;
 
 /// More jobs than fit in one part.
 const CANCELLED: usize = 600;
@@ -97,4 +98,31 @@ fn a_consistent_long_response_ends_with_the_jobs_that_changed() {
     let count = rows.len();
     rows.dedup();
     assert_eq!((rows.len(), count), (CANCELLED + 4, CANCELLED + 4));
+}
+
+#[test]
+fn a_long_json_document_is_printed_in_parts() {
+    const JOBS: usize = 6000;
+    let slotd = Slotd::start();
+    let line = json!({ "wrap": "true", "options": ["-H"] }).to_string() + "\n";
+    let mut submit = slotd.command("slotd");
+    submit.arg("submit");
+    slotd.feed(submit, line.repeat(JOBS)).ok();
+    let mut squeue = slotd.command("squeue");
+    squeue.arg("--json").stdout(Stdio::piped());
+    let mut squeue = squeue.spawn().unwrap();
+    let pid = squeue.id() as i32;
+    let (mut printed, mut most_kib) = (Vec::new(), 0);
+    let mut pipe = squeue.stdout.take().unwrap();
+    let mut part = vec![0; 64 << 10];
+    // It cannot exit before it has printed everything.
+    while let n @ 1.. = pipe.read(&mut part).unwrap() {
+        printed.extend_from_slice(&part[..n]);
+        most_kib = most_kib.max(proc::anonymous_kib(pid));
+    }
+    assert!(squeue.wait().unwrap().success());
+    let document: Value = serde_json::from_slice(&printed).unwrap();
+    assert_eq!(document["jobs"].as_array().map(Vec::len), Some(JOBS));
+    let printed_kib = printed.len() as u64 / 1024;
+    assert!((1..printed_kib / 2).contains(&most_kib), "{most_kib} KiB for {printed_kib}");
 }

@@ -137,8 +137,17 @@ pub fn cpu_ticks(pid: i32) -> u64 {
 
 /// Returns the resident memory in KiB.
 pub fn resident_kib(pid: i32) -> u64 {
+    status_kib(pid, "VmRSS:")
+}
+
+/// Returns the resident memory that is no file's, in KiB.
+pub fn anonymous_kib(pid: i32) -> u64 {
+    status_kib(pid, "RssAnon:")
+}
+
+fn status_kib(pid: i32, name: &str) -> u64 {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix(name)).unwrap_or_default();
     line.split_whitespace().next().and_then(|kib| kib.parse().ok()).unwrap_or(0)
 }
 
