@@ -64,72 +64,44 @@ impl Store {
     ///
     /// The results are in the order of the batches. A batch that contradicts the stored data (a
     /// taken ID, an update of a job that does not exist) does not affect the others. If SQLite
-    /// itself fails, nothing was stored and the caller may retry. If the disk is full, each batch
-    /// is committed once more on its own, in order. After the first batch that fails, the remaining
-    /// ones receive the same error and are not stored, so that a later state of a job is never
-    /// stored before an earlier one.
+    /// itself fails, nothing was stored and the caller may retry. If the disk is full or a batch
+    /// contradicts the stored data, each batch is committed once more on its own, in order. After
+    /// the first batch for which SQLite fails, the remaining ones receive the same error and are not
+    /// stored, so that a later state of a job is never stored before an earlier one.
     ///
     /// # Errors
     /// An error is the reason why its batch was not stored.
     pub fn commit(&mut self, batches: &[Vec<Change>]) -> Vec<Result<(), StoreError>> {
-        if let [batch] = batches {
-            return vec![self.commit_one(batch)];
-        }
-        match self.commit_group(batches) {
-            Ok(answers) => answers,
-            Err(error) if error.fault().is_some_and(|fault| fault != StoreFault::Full) => {
-                batches.iter().map(|_| Err(error.clone())).collect()
-            }
-            Err(error) => {
+        match self.commit_together(batches) {
+            // A savepoint for each batch would cost as much as the batch.
+            Err(error) if batches.len() > 1 && !concerns_all(&error) => {
                 log::warn!(
                     "commit of {} batches failed: {error}; committing each on its own",
                     batches.len()
                 );
-                let mut failure = None;
-                let each = batches.iter().map(|batch| {
-                    if let Some(failure) = &failure {
-                        return Err(StoreError::clone(failure));
-                    }
-                    let answer = self.commit_one(batch);
-                    failure = answer.as_ref().err().filter(|e| e.ends_transaction()).cloned();
-                    answer
-                });
-                each.collect()
+                self.commit_each(batches)
             }
+            answer => vec![answer; batches.len()],
         }
     }
 
-    fn commit_group(
-        &mut self,
-        batches: &[Vec<Change>],
-    ) -> Result<Vec<Result<(), StoreError>>, StoreError> {
-        self.transaction(|conn, interned| {
-            let mut answers = Vec::with_capacity(batches.len());
-            for batch in batches {
-                let mut cause = None;
-                let answer = conn.transaction(|conn| {
-                    apply_all(conn, interned, batch).inspect_err(|e| cause = Some(e.clone()))
-                });
-                if answer.is_err() {
-                    // The rows that the batch wrote were rolled back.
-                    interned.clear();
-                }
-                // If the failure has ended the transaction, releasing the savepoint fails, too,
-                // with a less useful message.
-                let answer = cause.map_or(answer, Err);
-                if let Err(error) = &answer
-                    && error.ends_transaction()
-                {
-                    return Err(error.clone());
-                }
-                answers.push(answer);
+    fn commit_each(&mut self, batches: &[Vec<Change>]) -> Vec<Result<(), StoreError>> {
+        let mut failure = None;
+        let each = batches.iter().map(|batch| {
+            if let Some(failure) = &failure {
+                return Err(StoreError::clone(failure));
             }
-            Ok(answers)
-        })
+            let answer = self.commit_together(std::slice::from_ref(batch));
+            failure = answer.as_ref().err().filter(|e| e.ends_transaction()).cloned();
+            answer
+        });
+        each.collect()
     }
 
-    fn commit_one(&mut self, batch: &[Change]) -> Result<(), StoreError> {
-        self.transaction(|conn, interned| apply_all(conn, interned, batch))
+    fn commit_together(&mut self, batches: &[Vec<Change>]) -> Result<(), StoreError> {
+        self.transaction(|conn, interned| {
+            batches.iter().try_for_each(|batch| apply_all(conn, interned, batch))
+        })
     }
 
     /// Copies the log into the database once it is long, so that it is overwritten from its
@@ -308,6 +280,11 @@ impl Store {
     pub fn launch_texts(&mut self, job: JobId) -> Result<Option<LaunchTexts>, StoreError> {
         load::launch_texts(&mut self.conn, job)
     }
+}
+
+/// Returns whether the fault would be the same for each batch on its own.
+fn concerns_all(error: &StoreError) -> bool {
+    error.fault().is_some_and(|fault| fault != StoreFault::Full)
 }
 
 fn apply_all(
@@ -667,7 +644,7 @@ mod tests {
         let faults = |answers: Vec<Result<(), StoreError>>| -> Vec<Option<StoreFault>> {
             answers.into_iter().map(|answer| answer.err().and_then(|e| e.fault())).collect()
         };
-        assert_eq!(faults(vec![store.commit_one(&large[0])]), [Some(StoreFault::Full)]);
+        assert_eq!(faults(vec![store.commit_together(&large[..1])]), [Some(StoreFault::Full)]);
         let away = place.path().with_extension("away");
         std::fs::rename(place.path(), &away).unwrap();
         assert_eq!(faults(store.commit(&large)), [Some(StoreFault::Moved); 2]);
