@@ -261,6 +261,16 @@ fn task_that_ignores_sigterm_is_killed_after_a_failure() {
 }
 
 #[test]
+fn signal_that_ended_a_task_counts_more_than_the_exit_code_of_another() {
+    let slotd = Slotd::start();
+    let script = "[ $SLURM_PROCID = 1 ] && exit 200; kill -9 $$";
+    let out = slotd.cmd("srun", &["-n", "2", "sh", "-c", script]).fails(137);
+    says(&out.stderr, "srun: Force Terminated StepId=1.0");
+    slotd.wait_end(1);
+    assert_eq!(slotd.steps(1, "JobID,ExitCode"), "1|0:9\n1.0|0:9");
+}
+
+#[test]
 fn wait_option_ends_the_step_and_lists_running_tasks() {
     let slotd = Slotd::start();
     let script = "[ $SLURM_PROCID = 1 ] || sleep 1000";

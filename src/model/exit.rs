@@ -42,9 +42,11 @@ impl ExitCode {
         if self.signal != 0 { 128 + self.signal } else { self.status }
     }
 
-    /// Returns the code with the higher shell number. A step with several tasks returns the worst.
+    /// Returns the worse code. A signal is worse than any status, and otherwise the higher number is
+    /// worse. A step with several tasks returns the worst code (srun man page).
     pub fn worse(self, other: ExitCode) -> ExitCode {
-        if other.as_shell() > self.as_shell() { other } else { self }
+        let rank = |code: ExitCode| (code.signal, code.status);
+        if rank(other) > rank(self) { other } else { self }
     }
 
     /// Returns the code that Slurm derives for a job from two of its steps. It compares the numbers
@@ -160,6 +162,25 @@ mod tests {
         ] {
             let all = steps.iter().fold(ExitCode::OK, |derived, step| derived.derived_with(*step));
             assert_eq!(all, derived, "{steps:?}");
+        }
+    }
+
+    /// The values were recorded with Slurm 22.05.
+    #[test]
+    fn a_step_returns_the_highest_signal_or_else_the_highest_status() {
+        let (code, signal) = (ExitCode::status, ExitCode::signal);
+        for (tasks, returned) in [
+            (&[code(3), code(0)][..], 3),
+            (&[code(137), code(3)], 137),
+            (&[code(3), signal(9)], 137),
+            (&[signal(15), signal(9)], 143),
+            (&[code(200), signal(9)], 137),
+            (&[signal(9), code(138)], 137),
+            (&[signal(9), code(200), signal(15), code(250)], 143),
+            (&[], 0),
+        ] {
+            let worst = tasks.iter().fold(ExitCode::OK, |worst, task| worst.worse(*task));
+            assert_eq!(worst.as_shell(), returned, "{tasks:?}");
         }
     }
 

@@ -64,7 +64,7 @@ pub struct Tally {
     /// When the first of them started.
     #[serde(skip_serializing_if = "is_default")]
     pub start: Option<Timestamp>,
-    /// The best and the worst exit code, by the number that a shell reports.
+    /// The best exit code, by the number that a shell reports, and the worst.
     #[serde(skip_serializing_if = "is_default")]
     pub codes: Option<(ExitCode, ExitCode)>,
     /// At least one job was requeued.
