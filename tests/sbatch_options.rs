@@ -454,3 +454,16 @@ fn numbers_may_begin_with_blanks_and_a_plus_sign() {
         assert!(wrong.stderr.contains(&text), "{wrong:?}");
     }
 }
+
+#[test]
+fn name_can_be_empty() {
+    let slotd = Slotd::start();
+    let script = "#!/bin/sh\n#SBATCH -J given\necho \"<$SLURM_JOB_NAME>\"\n";
+    let job = slotd.script(&["-J", "", "-o", "out%x.%j"], script);
+    slotd.wait_state(job, "COMPLETED");
+    assert_eq!(slotd.read(&format!("out.{job}")), "<>\n");
+    assert_eq!(slotd.show(job, "JobName"), "");
+    let out = slotd.cmd("srun", &["-J", "", "sh", "-c", "echo \"<$SLURM_JOB_NAME>\""]).ok();
+    assert_eq!(out.stdout, "<>\n");
+    assert_eq!(slotd.steps(2, "JobID,JobName"), "2|\n2.0|");
+}

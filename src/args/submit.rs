@@ -58,7 +58,8 @@ pub fn base_name(path: &str) -> &str {
 }
 
 impl Submission<'_> {
-    /// Returns a job request of this kind. `default_name` is used unless the options set a name.
+    /// Returns a job request of this kind. `default_name` is used unless the options set a name,
+    /// which may be empty.
     ///
     /// # Errors
     /// Fails with Slurm's text for the first value that is invalid or conflicts with another one.
@@ -82,7 +83,7 @@ impl Submission<'_> {
         self.check_deadline(begin, deadline)?;
         let mut request = JobRequest {
             kind,
-            name: given(&job.job_name).unwrap_or_else(|| default_name.to_owned()),
+            name: job.job_name.clone().unwrap_or_else(|| default_name.to_owned()),
             user,
             uid,
             group,
