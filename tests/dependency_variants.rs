@@ -44,6 +44,13 @@ fn afterany_requires_the_end() {
 }
 
 #[test]
+fn afterburstbuffer_requires_the_end() {
+    let slotd = Slotd::start();
+    assert_eq!(runs(&slotd, "afterburstbuffer", "exit 0"), Some(()));
+    assert_eq!(runs(&slotd, "afterburstbuffer", "exit 1"), Some(()));
+}
+
+#[test]
 fn after_requires_the_start() {
     let slotd = Slotd::start();
     let blocker = slotd.endless(&["-c", "4"]);
@@ -61,9 +68,30 @@ fn after_can_add_minutes() {
     let first = slotd.endless(&[]);
     let second = slotd.wrap(&["-d", &format!("after:{first}+60")], "true");
     slotd.wait_reason(second, "Dependency");
-    let at_once = slotd.wrap(&["-d", &format!("after:{first}+0")], "true");
+    let at_once = slotd.wrap(&["-d", &format!("after:{first}")], "true");
     slotd.wait_state(at_once, "COMPLETED");
     assert_eq!(slotd.state(second), "PENDING");
+}
+
+#[test]
+fn minutes_have_no_effect_on_other_kinds() {
+    let slotd = Slotd::start();
+    let first = slotd.wrap(&[], &slotd.gate("go"));
+    let failing = slotd.wrap(&[], &format!("{}; exit 1", slotd.gate("go")));
+    let expressions = [
+        format!("afterok:{first}+60"),
+        format!("afterany:{failing}+60"),
+        format!("afternotok:{failing}+60"),
+        format!("aftercorr:{first}+60"),
+        format!("afterburstbuffer:{failing}+60"),
+    ];
+    let waiting: Vec<u32> = expressions.iter().map(|text| depending(&slotd, text)).collect();
+    for (id, text) in waiting.iter().zip(&expressions) {
+        slotd.wait_reason(*id, "Dependency");
+        assert_eq!(slotd.show(*id, "Dependency"), format!("{text}(unfulfilled)"));
+    }
+    slotd.open("go");
+    waiting.iter().for_each(|id| drop(slotd.wait_state(*id, "COMPLETED")));
 }
 
 #[test]
@@ -287,9 +315,16 @@ fn after_with_minutes_waits_that_long_after_the_start() {
 #[test]
 fn dependencies_are_checked_at_submission() {
     let slotd = Slotd::start();
-    for expression in
-        ["foo:1", "afterok:abc", "afterok", "afterok:", "after:1+x", "singleton:3", "afterok:99999"]
-    {
+    for expression in [
+        "foo:1",
+        "afterok:abc",
+        "afterok",
+        "afterok:",
+        "after:1+x",
+        "after:1+0",
+        "singleton:3",
+        "afterok:99999",
+    ] {
         let out = slotd.cmd("sbatch", &["-d", expression, "--wrap", "true"]).fails(1);
         assert!(
             out.stderr

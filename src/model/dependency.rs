@@ -18,6 +18,9 @@ pub enum DependencyKind {
     AfterNotOk,
     /// The array task with the same number has ended with exit code 0.
     AfterCorr,
+    /// The other job has ended, in any state. There are no burst buffers, whose transfers it would
+    /// wait for.
+    AfterBurstBuffer,
     /// The other job is running. This job's resources are transferred to it.
     Expand,
 }
@@ -30,6 +33,7 @@ impl DependencyKind {
             DependencyKind::AfterOk => "afterok",
             DependencyKind::AfterNotOk => "afternotok",
             DependencyKind::AfterCorr => "aftercorr",
+            DependencyKind::AfterBurstBuffer => "afterburstbuffer",
             DependencyKind::Expand => "expand",
         }
     }
@@ -40,7 +44,8 @@ pub enum DependencyTerm {
     On {
         kind: DependencyKind,
         job: JobRef,
-        /// The minutes after the other job's start in `after:12+5`. Zero for the other kinds.
+        /// The minutes after the other job's start in `after:12+5`. As in Slurm, they have no
+        /// effect on the other kinds.
         #[serde(default)]
         delay_minutes: u32,
     },

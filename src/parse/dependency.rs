@@ -7,12 +7,13 @@ use crate::suggest;
 use slotd_model::dependency::{Dependency, DependencyKind, DependencyTerm};
 use slotd_model::read;
 
-const KINDS: [DependencyKind; 6] = [
+const KINDS: [DependencyKind; 7] = [
     DependencyKind::After,
     DependencyKind::AfterAny,
     DependencyKind::AfterOk,
     DependencyKind::AfterNotOk,
     DependencyKind::AfterCorr,
+    DependencyKind::AfterBurstBuffer,
     DependencyKind::Expand,
 ];
 
@@ -22,11 +23,11 @@ const KINDS: [DependencyKind; 6] = [
 /// `,` requires all dependencies; a single `?` anywhere requires any of them, as in Slurm. A bare
 /// job number continues the preceding kind; at the beginning it means `afterany`, Slurm's oldest
 /// form. The empty string and `0` mean "no dependency". Array IDs are `12_3`, `12_[1-3]` or `12_*`.
+/// Minutes are accepted after every kind, as in Slurm.
 ///
 /// # Errors
-/// Fails with `Job dependency problem: …`, the error of Slurm's controller. This includes
-/// `afterburstbuffer:`, which has no meaning on one host, and `expand:` if it names several jobs or
-/// is combined with `?`.
+/// Fails with `Job dependency problem: …`, the error of Slurm's controller. This includes `expand:`
+/// if it names several jobs or is combined with `?`, and `+0`.
 pub fn parse(text: &str) -> Result<Dependency, SpecError> {
     if text.is_empty() || text == "0" {
         return Ok(Dependency::default());
@@ -89,8 +90,7 @@ fn kind(name: &str) -> Option<DependencyKind> {
 
 fn term(kind: DependencyKind, text: &str) -> Option<DependencyTerm> {
     let (job, delay_minutes) = match text.split_once('+') {
-        Some((job, delay)) if kind == DependencyKind::After => (job, array::number(delay)?),
-        Some(_) => return None,
+        Some((job, delay)) => (job, array::number(delay).filter(|minutes| *minutes > 0)?),
         None => (text, 0),
     };
     let job = ids::job_ref(job).filter(|job| job.step.is_none())?;
@@ -119,7 +119,8 @@ mod tests {
             ("afterok:1?afterany:2,singleton", "afterok:1?afterany:2?singleton"),
             ("after:1+5", "after:1+5"),
             ("after:1+5:2+3", "after:1+5,after:2+3"),
-            ("after:1+0", "after:1"),
+            ("afterok:1+5:2,afterany:3+1", "afterok:1+5,afterok:2,afterany:3+1"),
+            ("afterburstbuffer:1?AfterBurstBuffer:2+7", "afterburstbuffer:1?afterburstbuffer:2+7"),
             ("singleton", "singleton"),
             ("expand:7", "expand:7"),
             ("afterok:1,expand:12_3", "afterok:1,expand:12_3"),
@@ -148,13 +149,15 @@ mod tests {
             "?",
             "after:1+x",
             "after:1+",
-            "afterok:1+5",
+            "after:1+0",
+            "afterok:1+0",
+            "after:1+-5",
             "singleton:3",
             "singleton,3",
             "expand:1:2",
             "expand:1,expand:2",
             "expand:1?afterok:2",
-            "afterburstbuffer:1",
+            "afterbb:1",
             "afterok:0",
             "afterok:1.0",
             "afterok:12_[1-",
@@ -177,21 +180,12 @@ mod tests {
                     TaskSet::from_sorted(&ids.into_iter().map(|id| id * 2).collect::<Vec<_>>())
                 }),
         );
-        let on = (0usize..5, 1..=ids::MAX_JOB_ID, tasks, any::<u32>()).prop_map(
-            |(kind, job, tasks, delay)| {
-                let kind = [
-                    DependencyKind::After,
-                    DependencyKind::AfterAny,
-                    DependencyKind::AfterOk,
-                    DependencyKind::AfterNotOk,
-                    DependencyKind::AfterCorr,
-                ][kind];
-                let delay_minutes = if kind == DependencyKind::After { delay } else { 0 };
-                DependencyTerm::On {
-                    kind,
-                    job: JobRef { job: JobId(job), tasks, step: None },
-                    delay_minutes,
-                }
+        // Only one `expand` may be there, so the last kind is left out.
+        let on = (0..KINDS.len() - 1, 1..=ids::MAX_JOB_ID, tasks, any::<u32>()).prop_map(
+            |(kind, job, tasks, delay_minutes)| DependencyTerm::On {
+                kind: KINDS[kind],
+                job: JobRef { job: JobId(job), tasks, step: None },
+                delay_minutes,
             },
         );
         let term = prop_oneof![8 => on, 1 => Just(DependencyTerm::Singleton)];

@@ -208,6 +208,7 @@ fn shape() -> impl Strategy<Value = Shape> {
         Just(DependencyKind::AfterOk),
         Just(DependencyKind::AfterNotOk),
         Just(DependencyKind::AfterCorr),
+        Just(DependencyKind::AfterBurstBuffer),
         Just(DependencyKind::Expand),
     ];
     let gpus = prop_oneof![

@@ -119,7 +119,7 @@ impl Tally {
                 (0, _) | (_, None) => Status::Met,
                 (minutes, Some(at)) => Status::MetAt(at.plus_secs(u64::from(minutes) * 60)),
             },
-            DependencyKind::AfterAny => met(all_ended),
+            DependencyKind::AfterAny | DependencyKind::AfterBurstBuffer => met(all_ended),
             DependencyKind::AfterOk | DependencyKind::AfterCorr => {
                 if self.ok < self.ended {
                     Status::Failed
@@ -260,10 +260,11 @@ impl Records {
                 Some(whole) => tally = whole,
                 // The target was checked at submission; one that has vanished since cannot be
                 // waited for.
-                None if matches!(kind, DependencyKind::After | DependencyKind::AfterAny) => {
-                    return Status::Met;
+                None => {
+                    use DependencyKind::{After, AfterAny, AfterBurstBuffer};
+                    let is_met = matches!(kind, After | AfterAny | AfterBurstBuffer);
+                    return if is_met { Status::Met } else { Status::Failed };
                 }
-                None => return Status::Failed,
             },
         }
         tally.status(*kind, *delay_minutes)

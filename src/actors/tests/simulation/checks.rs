@@ -132,7 +132,9 @@ impl World {
         let ok = |job: &&Job| job.run.state == JobState::Ended(End::Completed);
         let has_begun = |job: &Job| job.run.start.is_some() || job.run.state.is_terminal();
         let is_met = match kind {
-            DependencyKind::AfterAny => targets.iter().all(|job| job.run.state.is_terminal()),
+            DependencyKind::AfterAny | DependencyKind::AfterBurstBuffer => {
+                targets.iter().all(|job| job.run.state.is_terminal())
+            }
             DependencyKind::AfterOk | DependencyKind::AfterCorr => targets.iter().all(ok),
             DependencyKind::Expand => targets.iter().all(|job| job.run.state == JobState::Running),
             DependencyKind::After => {
