@@ -9,6 +9,7 @@ mod terminal;
 
 use expect_test::expect_file;
 use slotd_kit::{Out, Setup, Slotd};
+use std::fmt::Display;
 
 fn words(line: &str) -> Vec<String> {
     line.split('|').map(|cell| cell.trim().to_owned()).collect()
@@ -679,4 +680,39 @@ fn the_amounts_per_gpu_are_shown_with_the_job() {
     let job = slotd.wrap(&["-H", "-G1", "--cpus-per-gpu=2", "--mem-per-gpu=100"], "true");
     assert_eq!(slotd.show(job, "CpusPerTres"), "gres:gpu:2");
     assert_eq!(slotd.show(job, "MemPerTres"), "gres:gpu:100");
+}
+
+#[test]
+fn priority_option_prints_a_row_for_each_partition_by_priority() {
+    let slotd = Setup::default().set("SLOTD_CPU_PARTITIONS", "cpu,other").start();
+    let running = slotd.endless(&["-c", "4", "-p", "other,cpu"]);
+    let both = slotd.wrap(&["-p", "other,cpu"], "true");
+    let one = slotd.wrap(&["-p", "other"], "true");
+    let array = slotd.wrap(&["-a", "1-3", "-p", "cpu,other"], "true");
+    for (job, priority) in [(one, 9), (array, 8), (both, 7)] {
+        slotd.line(&format!("scontrol update JobId={job} Priority={priority}")).ok();
+    }
+    let rows = |options: &str| {
+        let mut words = vec!["-h", "-o", "%P %i %t"];
+        words.extend(options.split_whitespace());
+        let text = squeue(&slotd, &words).stdout;
+        text.lines().map(str::to_owned).collect::<Vec<_>>()
+    };
+    let row =
+        |partition: &str, job: &dyn Display, state: &str| format!("{partition} {job} {state}");
+    let tasks = format!("{array}_[1-3]");
+    let of_other = [
+        row("other", &one, "PD"),
+        row("other", &tasks, "PD"),
+        row("other", &both, "PD"),
+        row("other", &running, "R"),
+    ];
+    let of_cpu = [row("cpu", &tasks, "PD"), row("cpu", &both, "PD")];
+    assert_eq!(rows("-P"), [&of_cpu[..], &of_other].concat());
+    assert_eq!(rows("--priority -p other"), of_other);
+    let in_order =
+        [format!("cpu {both} PD"), format!("other {both} PD"), format!("other {one} PD")];
+    assert_eq!(rows(&format!("-P -S i -j {both},{one}")), in_order);
+    assert_eq!(rows("-P -r").len(), 10);
+    assert_eq!(rows(&format!("-j {both}")), [row("other,cpu", &both, "PD")]);
 }

@@ -198,12 +198,6 @@ pub const SQUEUE: &[Extra] = &[
     kept("noconvert", None, Nothing, "Do not convert units; slotd's squeue never does"),
     kept("notme", None, Nothing, "Show jobs of other users; there are none"),
     kept("only-job-state", None, Nothing, "Query only job states"),
-    kept(
-        "priority",
-        Some('P'),
-        Nothing,
-        "Show one row per partition of a pending job; it has only one",
-    ),
     kept("sibling", None, Nothing, "Include jobs on the federation's other clusters"),
 ];
 

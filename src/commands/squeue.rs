@@ -112,6 +112,9 @@ options! {
         /// Print a row for each array task
         #[arg(short = 'r', long, help_heading = LISTED)]
         pub array: bool,
+        /// Print a row for each partition that a pending job may start in
+        #[arg(short = 'P', long, help_heading = LISTED)]
+        pub priority: bool,
         /// Set the columns, by % codes or field names
         #[arg(short = 'o', long, value_name = "FORMAT", help_heading = SHOWN)]
         pub format: Option<String>,
@@ -437,7 +440,9 @@ enum Shown<'a> {
 
 fn listing<'a>(args: &'a Squeue, layout: &Layout, sort: &Sort) -> Shown<'a> {
     let (layout, sort, header) = (layout.clone(), sort.clone(), !args.noheader);
-    let options = Options { layout, header, each_task: args.array, sort, refs: &args.jobs };
+    let each_partition = args.priority.then_some(&args.partition[..]);
+    let options =
+        Options { layout, header, each_task: args.array, each_partition, sort, refs: &args.jobs };
     Shown::Jobs(Box::new(Listing::new(options)))
 }
 

@@ -6,7 +6,7 @@ use crate::job;
 use slotd_model::view::JobView;
 use slotd_model::{ArrayRole, JobId, JobRef, JobState, Reason, TaskSet};
 use std::borrow::Cow;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 /// A job, or a part of one, on one line.
 pub struct Row<'a> {
@@ -133,6 +133,25 @@ pub(crate) fn rows<'a>(jobs: &'a [JobView], each: bool, refs: &[JobRef]) -> Vec<
     rows
 }
 
+/// Divides the jobs by partition. A pending job is in each partition that it may start in, or in
+/// those of them that are named.
+pub(crate) fn by_partition(jobs: &[JobView], named: &[String]) -> BTreeMap<String, Vec<JobView>> {
+    let mut groups: BTreeMap<String, Vec<JobView>> = BTreeMap::new();
+    for job in jobs {
+        let is_named = |name: &&str| named.is_empty() || named.iter().any(|other| other == name);
+        let mut put = |name: &str| {
+            let mut job = job.clone();
+            job.job.partition = name.into();
+            groups.entry(name.to_owned()).or_default().push(job);
+        };
+        match job.run.state {
+            JobState::Pending => job.partition.split(',').filter(is_named).for_each(put),
+            _ => put(&job.partition),
+        }
+    }
+    groups
+}
+
 /// Returns whether a record may join the row of the tasks of its array that were never split off.
 fn may_share(rest: &JobView, job: &JobView) -> bool {
     let pending = rest.run.state == JobState::Pending && job.run.state == JobState::Pending;
@@ -181,5 +200,27 @@ fn tasks_of(shown: &Shown<'_>) -> TaskSet {
         Shown::Plain(_) => TaskSet::new(),
         Shown::Task { task, .. } => TaskSet::one(*task),
         Shown::Tasks { tasks, .. } => tasks.clone().into_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture::job;
+
+    #[test]
+    fn a_pending_job_is_in_each_of_its_partitions() {
+        let jobs = [
+            job(1, "both").partition("gpu,cpu").build(),
+            job(2, "one").partition("cpu").build(),
+            job(3, "runs").partition("gpu").running(4).build(),
+        ];
+        let ids = |jobs: &Vec<JobView>| jobs.iter().map(|job| job.id.0).collect::<Vec<_>>();
+        let groups = by_partition(&jobs, &[]);
+        assert_eq!(groups.keys().collect::<Vec<_>>(), ["cpu", "gpu"]);
+        assert_eq!((ids(&groups["cpu"]), ids(&groups["gpu"])), (vec![1, 2], vec![1, 3]));
+        assert!(groups.iter().all(|(name, jobs)| jobs.iter().all(|job| job.partition == *name)));
+        let groups = by_partition(&jobs[..1], &["gpu".to_owned()]);
+        assert_eq!(groups.keys().collect::<Vec<_>>(), ["gpu"]);
     }
 }

@@ -3,7 +3,7 @@
 use crate::layout::Printer;
 use crate::sort::Order;
 use crate::squeue::fields::Squeue;
-use crate::squeue::rows::rows;
+use crate::squeue::rows::{by_partition, rows};
 use crate::{Columns, Ctx, layout, sort};
 use slotd_model::brief::BriefJob;
 use slotd_model::view::JobView;
@@ -66,6 +66,9 @@ pub struct Options<'a> {
     pub header: bool,
     /// `-r/--array`: a line for each array task.
     pub each_task: bool,
+    /// `-P/--priority`: a line for each partition that a pending job may start in. If the list has
+    /// names, only for these partitions.
+    pub each_partition: Option<&'a [String]>,
     pub sort: Sort,
     /// The requested IDs, if any.
     pub refs: &'a [JobRef],
@@ -78,6 +81,7 @@ impl Default for Options<'_> {
             layout: view.layout(Columns::Own),
             header: true,
             each_task: false,
+            each_partition: None,
             sort: view.sort(),
             refs: &[],
         }
@@ -91,6 +95,7 @@ const AT_ONCE: usize = 32;
 /// text.
 pub struct Listing<'a> {
     each_task: bool,
+    each_partition: Option<&'a [String]>,
     refs: &'a [JobRef],
     /// Array records are stored, since only the end shows which of them share a row.
     of_arrays: Vec<JobView>,
@@ -102,10 +107,10 @@ pub struct Listing<'a> {
 
 impl<'a> Listing<'a> {
     pub fn new(options: Options<'a>) -> Self {
-        let Options { layout, header, each_task, sort, refs } = options;
+        let Options { layout, header, each_task, each_partition, sort, refs } = options;
         let (order, printer) = (Order::by(sort), Printer::unordered(layout, header));
         let (of_arrays, views) = (Vec::new(), vec![JobView::default(); AT_ONCE]);
-        Listing { each_task, refs, of_arrays, views, order, printer }
+        Listing { each_task, each_partition, refs, of_arrays, views, order, printer }
     }
 
     pub fn add(&mut self, jobs: Vec<JobView>, ctx: &Ctx) {
@@ -150,6 +155,15 @@ impl<'a> Listing<'a> {
     }
 
     fn take(&mut self, jobs: &[JobView], ctx: &Ctx) {
+        match self.each_partition {
+            Some(named) => {
+                by_partition(jobs, named).values().for_each(|jobs| self.put(jobs, ctx));
+            }
+            None => self.put(jobs, ctx),
+        }
+    }
+
+    fn put(&mut self, jobs: &[JobView], ctx: &Ctx) {
         let rows = rows(jobs, self.each_task, self.refs);
         rows.iter().for_each(|row| self.order.add(row, row.job.id.0, ctx));
         self.printer.add(&rows, ctx);
