@@ -162,6 +162,8 @@ fn running_job_accepts_only_the_keys_that_slurm_accepts() {
         "Dependency=singleton",
         "Shared=yes",
         "StartTime=now+1hour",
+        "Account=physics",
+        "WCKey=w",
     ] {
         let out = slotd.cmd("scontrol", &["update", "job", &job.to_string(), change]);
         assert_ne!(out.code, 0, "{change}");

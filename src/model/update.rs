@@ -107,7 +107,8 @@ impl Update {
             | Update::StdOut(_)
             | Update::StdErr(_)
             | Update::StdIn(_)
-            | Update::Text(KeptText::Qos, _)
+            // The limits on the jobs of an account count a running job.
+            | Update::Text(KeptText::Qos | KeptText::Account | KeptText::WcKey, _)
             | Update::Script { .. } => Stage::Pending,
             // A job that has not started has no end to move.
             Update::EndTime(_) => Stage::Running,
