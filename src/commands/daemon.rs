@@ -12,8 +12,8 @@ use crate::commands::{Done, plain};
 use crate::daemon::detached::{self, DetachedError};
 use crate::daemon::{self, Environment, SETTINGS, Sources, VERSION_KEY, check_settings};
 use slotd_parse::env_file::EnvFile;
-use slotd_sys::files;
 use slotd_sys::paths::Paths;
+use slotd_sys::{files, umask};
 use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
@@ -137,6 +137,8 @@ fn runs_already(paths: &Paths, pid: i32) -> Done {
 fn serve(args: &DaemonArgs) -> Done {
     if args.is_detached {
         detached::leave_caller();
+    } else {
+        umask::keep_own_access();
     }
     let sources = Sources::new(std::env::vars_os().collect(), args.env_file.clone());
     let root = match &sources {

@@ -2,6 +2,7 @@
 
 use crate::daemon::database;
 use crate::daemon::detached::InsideJob;
+use crate::daemon::run::LEAST_DESCRIPTORS;
 use crate::daemon::settings::SettingError;
 use crate::daemon::site::SiteError;
 use crate::daemon::sources::SourcesError;
@@ -24,6 +25,10 @@ pub enum DaemonError {
     AlreadyRunning(PathBuf),
     #[error(transparent)]
     InsideJob(#[from] InsideJob),
+    #[error(
+        "the limit on open files is {0}, and the daemon needs {LEAST_DESCRIPTORS}: raise it with `ulimit -n`, or LimitNOFILE= of its unit"
+    )]
+    Descriptors(u64),
     #[error(transparent)]
     Unfinished(#[from] Unfinished),
     /// A message such as `cannot open the socket`, and its cause.
@@ -39,6 +44,7 @@ impl DaemonError {
             DaemonError::Setting(_)
             | DaemonError::SettingsFile(_)
             | DaemonError::Site(_)
+            | DaemonError::Descriptors(_)
             | DaemonError::InsideJob(_) => 78,
             DaemonError::AlreadyRunning(_)
             | DaemonError::Unfinished(_)

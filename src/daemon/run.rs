@@ -81,6 +81,7 @@ fn start(
         log::warn!("{name} is not a slotd setting and has no effect");
     }
     let paths = Paths::new(settings.root.clone());
+    let nofile = raise_descriptor_limit()?;
     detached::check_outside(&paths)?;
     let lock = listener::take_root(&paths).map_err(|e| match e.kind() {
         std::io::ErrorKind::TimedOut => DaemonError::AlreadyRunning(settings.root.clone()),
@@ -101,7 +102,7 @@ fn start(
     slice::shorten();
     let ended = System::with_tokio_rt(|| runtime).block_on(async {
         let kill_wait = settings.kill_wait;
-        let opened = Opened { settings, sources, parser, store, readers, last_commit };
+        let opened = Opened { settings, sources, parser, nofile, store, readers, last_commit };
         let hub = serve(opened, &paths, handed).await?;
         if shutdown::is_under_way(&env).await {
             shutdown::end_jobs(&hub.scheduler, kill_wait).await;
@@ -134,6 +135,8 @@ struct Opened {
     settings: Settings,
     sources: Sources,
     parser: ParsePlain,
+    /// The limit on open files that jobs inherit.
+    nofile: u64,
     store: Store,
     readers: Vec<Reader>,
     last_commit: Option<Timestamp>,
@@ -166,9 +169,9 @@ async fn serve_at(
     opened: Opened,
     paths: &Paths,
 ) -> Result<Rc<Hub>, DaemonError> {
-    let Opened { settings, sources, parser, mut store, readers, last_commit } = opened;
-    let launcher = Launcher::start(paths.root()).map_err(failed("cannot start the launcher"))?;
-    raise_descriptor_limit();
+    let Opened { settings, sources, parser, nofile, mut store, readers, last_commit } = opened;
+    let launcher =
+        Launcher::start(paths.root(), nofile).map_err(failed("cannot start the launcher"))?;
     // With a handler, a write beyond a file size limit (setrlimit(2)) fails like one to a full
     // disk, instead of killing the daemon.
     let _ = signal(SignalKind::from_raw(libc::SIGXFSZ)).map_err(failed("cannot handle signals"))?;
@@ -273,16 +276,22 @@ pub(super) fn notify_manager(state: NotifyState) {
     }
 }
 
-/// Raises the limit on open files. Each client and each running step needs one, and a thousand
-/// waiting clients must not keep others out. The launcher already has the old limit, and passes it
-/// on to jobs.
-fn raise_descriptor_limit() {
-    let raised = getrlimit(Resource::RLIMIT_NOFILE).and_then(|(soft, hard)| {
-        if soft < hard { setrlimit(Resource::RLIMIT_NOFILE, hard, hard) } else { Ok(()) }
-    });
-    if let Err(e) = raised {
+/// The fewest open files with which the daemon can serve. It opens 40 at its start.
+pub(super) const LEAST_DESCRIPTORS: u64 = 64;
+
+/// Raises the limit on open files, and returns the old one, which the launcher passes on to jobs.
+/// Each client and each running step needs a descriptor, and a thousand waiting clients must not
+/// keep others out.
+fn raise_descriptor_limit() -> Result<u64, DaemonError> {
+    let read = || getrlimit(Resource::RLIMIT_NOFILE).map_err(failed("cannot read ulimit -n"));
+    let (soft, hard) = read()?;
+    if soft < hard
+        && let Err(e) = setrlimit(Resource::RLIMIT_NOFILE, hard, hard)
+    {
         log::warn!("cannot raise the limit on open files: {e}");
     }
+    let limit = read()?.0;
+    if limit < LEAST_DESCRIPTORS { Err(DaemonError::Descriptors(limit)) } else { Ok(soft) }
 }
 
 /// Waits for SIGTERM or SIGINT. SIGHUP probes the machine again.

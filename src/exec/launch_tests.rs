@@ -24,9 +24,14 @@ struct Lab {
 /// Longer than anything here takes. A test that waits this long has failed.
 const TIMEOUT: Duration = Duration::from_secs(120);
 
+fn start_launcher(root: &Path) -> Launcher {
+    let nofile = limits::descriptors().unwrap();
+    Launcher::start_program(&launcher_program(root), root, nofile).unwrap()
+}
+
 fn lab() -> Lab {
     let dir = tempfile::tempdir().unwrap();
-    let launcher = Launcher::start_program(&launcher_program(dir.path()), dir.path()).unwrap();
+    let launcher = start_launcher(dir.path());
     Lab { dir, launcher }
 }
 
@@ -814,7 +819,7 @@ async fn a_prepared_step_never_starts_without_the_command_to_begin() {
     drop(launcher);
     let root = dir.path().to_owned();
     tokio::task::spawn_blocking(move || adopt::await_launches(&root)).await.unwrap().unwrap();
-    let launcher = Launcher::start_program(&launcher_program(dir.path()), dir.path()).unwrap();
+    let launcher = start_launcher(dir.path());
     let lab = Lab { dir, launcher };
     let inspected = adopt::inspect(&lab.job_dir(), StepId::Batch, 0).unwrap();
     assert!(matches!(inspected, Adoption::NeverLaunched));

@@ -76,18 +76,17 @@ struct Process {
 
 impl Launcher {
     /// Starts a launcher from the program of this process, even if the file has been replaced on
-    /// disk.
+    /// disk. `nofile` is the limit on open files that jobs inherit.
     ///
     /// # Errors
     /// Fails if the lock file below `<root>/run` cannot be created or the process cannot be
     /// started.
-    pub fn start(root: &Path) -> io::Result<Launcher> {
-        Self::start_program(Path::new("/proc/self/exe"), root)
+    pub fn start(root: &Path, nofile: u64) -> io::Result<Launcher> {
+        Self::start_program(Path::new("/proc/self/exe"), root, nofile)
     }
 
     /// Starts a launcher from another `slotd` program.
-    pub(super) fn start_program(program: &Path, root: &Path) -> io::Result<Launcher> {
-        let nofile = getrlimit(Resource::RLIMIT_NOFILE)?.0;
+    pub(super) fn start_program(program: &Path, root: &Path, nofile: u64) -> io::Result<Launcher> {
         let process = Process::start(program, root, nofile)?;
         let (program, root) = (program.to_owned(), root.to_owned());
         Ok(Launcher {

@@ -18,3 +18,10 @@ impl Drop for Umask {
         umask(self.0);
     }
 }
+
+/// Removes the permissions of the owner from the umask, so that this process can use the files that
+/// it creates. Must be called before there are other threads.
+pub fn keep_own_access() {
+    let mask = umask(Mode::S_IRWXG | Mode::S_IRWXO);
+    umask(mask - Mode::S_IRWXU);
+}

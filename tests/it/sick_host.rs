@@ -319,6 +319,27 @@ fn a_lack_of_descriptors_is_reported_to_each_client() {
 }
 
 #[test]
+fn a_daemon_with_too_few_descriptors_says_what_to_do() {
+    let slotd = Setup::default().prepare();
+    for limit in [12, 20, 24, 32, 36, 63] {
+        let why = format!("the limit on open files is {limit}, and the daemon needs 64: raise it");
+        let out = slotd.sh(&format!("ulimit -n {limit}; exec slotd daemon")).fails(78);
+        assert!(out.stderr.contains(&why) && !out.stderr.contains("panicked"), "{}", out.stderr);
+        let out = slotd.sh(&format!("ulimit -n {limit}; exec slotd daemon start")).fails(1);
+        assert!(out.stderr.contains(&why) && !out.stderr.contains("panicked"), "{}", out.stderr);
+    }
+    // A soft limit is raised, but not that of jobs.
+    for limit in ["ulimit -n 64", "ulimit -S -n 20"] {
+        slotd.sh(&format!("{limit}; exec slotd daemon start")).ok();
+        assert_eq!(slotd.ran(&["--propagate=NONE"], "ulimit -S -n; ulimit -H -n >> hard"), {
+            let words = limit.split(' ').next_back().unwrap_or_default();
+            format!("{words}\n")
+        });
+        slotd.line("slotd daemon stop").ok();
+    }
+}
+
+#[test]
 fn special_files_as_configuration_are_refused() {
     let mut slotd = Setup::default().prepare();
     let config = slotd.base.join("slotd.toml");

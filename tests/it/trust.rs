@@ -25,6 +25,25 @@ fn a_root_that_others_can_write_is_refused() {
 }
 
 #[test]
+fn a_daemon_in_the_foreground_may_use_the_files_that_it_creates() {
+    let slotd = Setup::default().prepare();
+    let mut daemon = slotd.shell();
+    daemon.args(["-c", "umask 0777; exec slotd daemon"]);
+    let daemon = slotd.spawn(daemon);
+    slotd.wait("the daemon", || (slotd.line("sinfo").code == 0).then_some(()));
+    // The modes keep no root out.
+    for (name, mode) in
+        [("run", 0o700), ("lib", 0o700), ("lib/jobs", 0o700), ("lib/state.db", 0o600)]
+    {
+        let found = fs::metadata(slotd.root.join(name)).unwrap().permissions().mode();
+        assert_eq!(found & 0o777, mode, "{name}");
+    }
+    assert_eq!(slotd.ran(&[], "echo runs"), "runs\n");
+    slotd.line("slotd daemon stop").ok();
+    daemon.end().ok();
+}
+
+#[test]
 fn links_instead_of_the_daemon_s_own_files_are_refused() {
     let slotd = Setup::default().prepare();
     let elsewhere = slotd.base.join("elsewhere");
