@@ -35,7 +35,11 @@ impl Core {
     /// Checks a submission against the host and the jobs it depends on. Does not change the queue.
     pub(super) fn admitted(&mut self, s: &mut Submission) -> Result<Admitted, Refusal> {
         let admitted = self.admit(s)?;
-        check_time_min(&s.request)?;
+        let config = self.resources.config();
+        // As in Slurm, only the first partition counts.
+        if let Some(partition) = config.partitions_for(&s.request)?.first() {
+            check_time_min(&s.request, config.limit_for(&s.request, partition))?;
+        }
         let known = Known::new(&s.ended);
         self.records.learn(&known);
         self.records.check_dependency(&s.request.dependency, &known)?;
@@ -113,10 +117,9 @@ impl Core {
     }
 }
 
-/// Fails if `--time-min` is above the requested time limit.
-pub(super) fn check_time_min(request: &JobRequest) -> Result<(), Refusal> {
-    let is_above =
-        request.time_min_secs.zip(request.time_limit_secs).is_some_and(|(min, limit)| min > limit);
+/// Fails if `--time-min` is above this time limit.
+pub(super) fn check_time_min(request: &JobRequest, limit_secs: Option<u64>) -> Result<(), Refusal> {
+    let is_above = request.time_min_secs.zip(limit_secs).is_some_and(|(min, limit)| min > limit);
     if is_above { Err(Refusal::TimeMin) } else { Ok(()) }
 }
 

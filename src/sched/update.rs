@@ -250,14 +250,15 @@ impl Core {
         };
         let times = |request: &JobRequest| (request.time_min_secs, request.time_limit_secs);
         if times(&request) != times(&job.request) {
-            check_time_min(&request)?;
+            check_time_min(&request, request.time_limit_secs)?;
         }
         let Admitted { partition, tres, limit_secs, .. } =
             self.resources.readmit(&request, &partitions).map_err(general)?;
         let has_new_qos = request.qos != job.request.qos;
         let most = config.qos_of(&request).and_then(|qos| qos.max_wall_secs);
         let gets_limit = has_new_qos && most.is_some() && request.time_limit_secs.is_none();
-        if job.has_several_partitions() || gets_limit {
+        let may_shrink = request.time_min_secs.is_some() && request.time_limit_secs.is_some();
+        if job.has_several_partitions() || gets_limit || may_shrink {
             request.time_limit_secs = limit_secs;
         }
         let has_new_limit = request.time_limit_secs != job.request.time_limit_secs;

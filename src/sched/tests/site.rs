@@ -198,6 +198,37 @@ fn a_partition_sets_defaults_and_blocks_jobs_that_are_too_long() {
 }
 
 #[test]
+fn a_time_min_allows_what_the_partition_allows() {
+    let limits =
+        Partition { max_time_secs: Some(600), default_time_secs: Some(120), ..named("short") };
+    let mut d = divided([limits, named("long")]);
+    let with_min = |limit: Option<u64>, min: u64| {
+        ask().with(|request| {
+            (request.time_limit_secs, request.time_min_secs) = (limit, Some(min));
+        })
+    };
+    let in_both = |names: &str| {
+        with_min(Some(900), 700).with(|request| request.partition = Some(names.to_owned()))
+    };
+    for refused in [
+        with_min(None, 121),
+        with_min(Some(900), 601),
+        with_min(Some(300), 301),
+        in_both("short"),
+        in_both("short,long"),
+    ] {
+        assert_eq!(d.try_submit(refused), Err(Refusal::TimeMin));
+    }
+    d.try_submit(in_both("long,short")).unwrap();
+    let shrunk = d.submit(with_min(Some(900), 60));
+    let kept = d.submit(with_min(Some(300), 60));
+    let limit = |id| d.core.job(id).unwrap().request.time_limit_secs;
+    assert_eq!((limit(shrunk), limit(kept)), (Some(600), Some(300)));
+    d.plan();
+    assert_eq!(d.state(shrunk), JobState::Running);
+}
+
+#[test]
 fn the_state_of_a_partition_controls_submissions_and_starts() {
     for (state, taken, reason) in [
         (PartitionState::Up, true, Reason::None),
