@@ -263,6 +263,58 @@ fn says(stderr: &str, line: &str) {
 }
 
 #[test]
+fn time_limit_of_a_running_step_can_be_changed() {
+    let mut slotd = Slotd::start();
+    let script = "srun -t 10 sh -c 'echo > up; exec sleep 1000'; echo $? > first; \
+                  srun sh -c 'echo > up2; exec sleep 1000'; echo $? > second";
+    let job = slotd.wrap(&["-t", "60"], script);
+    let update = |slotd: &Slotd, step: &str, limit: &str| {
+        slotd.line(&format!("scontrol update StepId={step} TimeLimit={limit}"))
+    };
+    let limit = |slotd: &Slotd, step: &str| {
+        let shown = slotd.line(&format!("scontrol show step {step}")).ok().stdout;
+        let limit = shown.split("TimeLimit=").nth(1).and_then(|rest| rest.split('\n').next());
+        limit.expect(&shown).to_owned()
+    };
+    slotd.wait_text("up", "\n");
+    let step = format!("{job}.0");
+    assert_eq!(limit(&slotd, &step), "00:10:00");
+    let rows = slotd.line(&format!("squeue -h -s {step} -o %i|%l")).ok();
+    assert_eq!(rows.text(), format!("{step}|10:00"));
+    update(&slotd, &step, "+5").ok();
+    assert_eq!(limit(&slotd, &step), "00:15:00");
+    for (step, limit, why) in [
+        (
+            &*step,
+            "-16",
+            "TimeLimit decrement larger than current time limit (16 > 15 minutes)\nslurm_update error: ",
+        ),
+        (&format!("{job}.7"), "5", "slurm_update error: Invalid job id specified\n"),
+        (
+            &format!("{job}.batch"),
+            "5",
+            "slurm_update error: Requested operation is presently disabled\n",
+        ),
+        ("999", "5", "slurm_update error: Invalid job id specified\n"),
+    ] {
+        let out = update(&slotd, step, limit).fails(1);
+        assert!(out.stderr.starts_with(why), "{}", out.stderr);
+    }
+    slotd.crash();
+    assert_eq!(limit(&slotd, &step), "00:15:00");
+    update(&slotd, &step, "0:01").ok();
+    slotd.wait_text("first", "143\n");
+    // All steps of a job, and one without a limit of its own.
+    slotd.wait_text("up2", "\n");
+    update(&slotd, &job.to_string(), "+5").fails(1);
+    update(&slotd, &job.to_string(), "0:01").ok();
+    slotd.wait_text("second", "143\n");
+    slotd.wait_end(job);
+    update(&slotd, &step, "5").fails(1);
+    assert!(slotd.steps(job, "JobID,State").contains(&format!("{step}|TIMEOUT\n")));
+}
+
+#[test]
 fn step_can_have_its_own_time_limit() {
     let slotd = Slotd::start();
     let job = slotd.script(&[], "#!/bin/sh\nsrun -t 0:01 sleep 1000\necho rc=$?\n");

@@ -10,6 +10,7 @@ mod reservation;
 mod session;
 pub mod show;
 mod site;
+mod step;
 pub mod update;
 
 use super::{Done, Entry, origin, output};
@@ -107,7 +108,7 @@ const VERBS: [Verb; 23] = [
     Verb(
         "update",
         2,
-        "Update a job, a partition, a reservation or the node: JobId=12 TimeLimit=2:00:00, NodeName=n1 State=DRAIN Reason=dust Gres=gpu:0",
+        "Update a job, a step, a partition, a reservation or the node: JobId=12 TimeLimit=2:00:00, StepId=12.0 TimeLimit=10, NodeName=n1 State=DRAIN Reason=dust Gres=gpu:0",
         update::read,
     ),
     Verb(
@@ -340,6 +341,7 @@ impl Session<'_> {
             }
             Command::Top(jobs) => self.control(jobs, ControlAction::Top, None),
             Command::Update { target, updates } => self.update(target, updates),
+            Command::UpdateStep { step, limit } => self.update_step(step, limit),
             Command::UpdatePartition { name, settings } => {
                 let (name, settings) = (name.clone(), settings.clone());
                 site::change(&Request::UpdatePartition { name, settings }, "slurm_update")

@@ -11,6 +11,7 @@ use slotd_model::tres::Usage;
 use slotd_model::{ExitCode, ExitRecord, Job, JobId, StepId, StepKey, Timestamp};
 use slotd_protocol::request::Stream;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// Everything that is needed to launch a step. All paths are absolute and contain no patterns.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -287,6 +288,10 @@ pub enum StepCommand {
         by: Option<u32>,
         #[serde(default, skip_serializing_if = "Option::is_none")]
         notice: Option<String>,
+    },
+    /// The step has this time left, not counting suspensions, or no limit of its own.
+    TimeLimit {
+        left: Option<Duration>,
     },
     /// Send SIGSTOP to every process.
     Suspend,

@@ -23,6 +23,9 @@ pub struct Step {
     /// `--overlap`: the step takes nothing from other steps.
     #[serde(default)]
     pub overlap: bool,
+    /// The step's own time limit in seconds; `None` means that of the job.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub time_limit_secs: Option<u64>,
     /// The process that requested the step. A process requests only one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub client: Option<ClientProcess>,
@@ -60,6 +63,7 @@ impl Step {
             usage: Usage::default(),
             submit_line: String::new(),
             overlap: false,
+            time_limit_secs: None,
             client: None,
             client_gone: false,
             cancelled_by: None,

@@ -130,6 +130,18 @@ impl Update {
         }
     }
 
+    /// Returns the time limit of a step with this one after the update.
+    ///
+    /// # Errors
+    /// Fails if there is no such limit, or if the update is not one of a time limit.
+    pub fn step_limit(&self, limit_secs: Option<u64>) -> Result<Option<u64>, Refusal> {
+        match self {
+            Update::TimeLimit(limit) => Ok(*limit),
+            Update::TimeLimitBy(by) => changed_by(limit_secs, *by).map(Some),
+            _ => Err(Refusal::Disabled),
+        }
+    }
+
     /// Applies the update to a request.
     ///
     /// # Errors
@@ -140,15 +152,7 @@ impl Update {
             Update::Partition(names) => request.partition = Some(names.clone()),
             Update::TimeLimit(limit) => request.time_limit_secs = *limit,
             Update::TimeLimitBy(by) => {
-                let limit = request.time_limit_secs.ok_or(Refusal::NoTimeLimit)?;
-                let too_short =
-                    Refusal::DecrementTooLarge { by_secs: by.unsigned_abs(), limit_secs: limit };
-                let changed = if *by < 0 {
-                    limit.checked_sub(by.unsigned_abs()).ok_or(too_short)?
-                } else {
-                    limit.saturating_add(by.unsigned_abs())
-                };
-                request.time_limit_secs = Some(changed);
+                request.time_limit_secs = Some(changed_by(request.time_limit_secs, *by)?);
             }
             // The limit also depends on the start and the suspensions of the job.
             Update::EndTime(_) => {}
@@ -217,5 +221,15 @@ pub fn set_cpus(request: &mut JobRequest, cpus: u32) {
     } else {
         request.cpus_per_task = Some(cpus / tasks);
         request.mincpus = (!cpus.is_multiple_of(tasks)).then_some(cpus);
+    }
+}
+/// Returns a time limit, in seconds, that has grown or shrunk.
+fn changed_by(limit_secs: Option<u64>, by_secs: i64) -> Result<u64, Refusal> {
+    let limit_secs = limit_secs.ok_or(Refusal::NoTimeLimit)?;
+    let by = by_secs.unsigned_abs();
+    if by_secs < 0 {
+        limit_secs.checked_sub(by).ok_or(Refusal::DecrementTooLarge { by_secs: by, limit_secs })
+    } else {
+        Ok(limit_secs.saturating_add(by))
     }
 }

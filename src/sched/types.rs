@@ -17,6 +17,7 @@ use slotd_model::{
     StepKey, StepRequest, Timestamp,
 };
 use slotd_parse::hours::Zone;
+use std::time::Duration;
 
 /// Facts about the host, and its settings.
 #[derive(Debug, Clone)]
@@ -181,6 +182,9 @@ pub enum Effect {
     /// The time limit of a running job has changed. `limit_secs` counts from `start`, excluding
     /// suspended time (`suspended_us` so far); `None` is unlimited.
     SetTimeLimit { job: JobId, limit_secs: Option<u64>, start: Timestamp, suspended_us: u64 },
+    /// The time limit of a running step has changed: it has this time left, or no limit of its own.
+    /// No answer.
+    SetStepLimit { step: StepKey, left: Option<Duration> },
     /// A waiting step has its resources. The session keeps its launch data under this ticket.
     LaunchStep { step: StepKey, ticket: u64, alloc: Allocation },
     /// The resources or the time limit of a job with a step manager have changed.
@@ -225,7 +229,9 @@ impl Effect {
             Effect::Stop { job, .. }
             | Effect::Signal { job, .. }
             | Effect::SetTimeLimit { job, .. } => Some(*job),
-            Effect::LaunchStep { step, .. } | Effect::StopStep { step, .. } => Some(step.job),
+            Effect::LaunchStep { step, .. }
+            | Effect::StopStep { step, .. }
+            | Effect::SetStepLimit { step, .. } => Some(step.job),
             Effect::Ended(job) | Effect::Requeued(job) | Effect::Gone(job) => Some(*job),
             Effect::Notify { job, .. } => *job,
             Effect::StepRefused { .. } => None,

@@ -76,6 +76,9 @@ impl Core {
         ended: &[EndedJob],
         cx: &mut Cx,
     ) -> Result<Vec<JobId>, Refusal> {
+        if sel.step.is_some() {
+            return self.update_steps(sel, updates, cx);
+        }
         let is_throttle = |update: &&Update| matches!(update, Update::ArrayTaskThrottle(_));
         if sel.tasks.is_some() && updates.iter().any(|update| is_throttle(&update)) {
             // The throttle applies to the whole array, whichever task is named.
@@ -98,6 +101,32 @@ impl Core {
         }
         self.settle(cx);
         Ok(done)
+    }
+
+    /// Sets the time limit of running steps. The batch script has only the job's limit, and a step
+    /// manager those of its own steps.
+    fn update_steps(
+        &mut self,
+        sel: &JobRef,
+        updates: &[Update],
+        cx: &mut Cx,
+    ) -> Result<Vec<JobId>, Refusal> {
+        let mut limits = Vec::new();
+        for key in self.records.live_steps(sel)? {
+            let steps = self.job(key.job).map(|job| &job.steps[..]).unwrap_or_default();
+            let found = steps.iter().rev().find(|step| step.id == key.step && !step.managed);
+            let mut limit = found.ok_or(Refusal::Disabled)?.time_limit_secs;
+            for update in updates {
+                limit = update.step_limit(limit)?;
+            }
+            limits.push((key, limit));
+        }
+        for (step, limit) in &limits {
+            if let Some(left) = self.records.set_step_limit(*step, *limit, cx) {
+                cx.out.effects.push(Effect::SetStepLimit { step: *step, left });
+            }
+        }
+        Ok(limits.into_iter().map(|(key, _)| key.job).collect())
     }
 
     /// Moves a job ahead of all pending jobs (scontrol top). A held job stays held, as in Slurm.

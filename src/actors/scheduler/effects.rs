@@ -3,6 +3,7 @@
 
 use super::SchedulerActor;
 use crate::actors::messages::*;
+use slotd_exec::StepCommand;
 use slotd_model::change::{Change, LaunchTexts, Texts};
 use slotd_model::resize::PartChange;
 use slotd_model::view::JobView;
@@ -159,6 +160,10 @@ impl SchedulerActor {
             Effect::SetTimeLimit { job, limit_secs, .. } => {
                 self.send_to_runner(job, RunnerCommand::SetTimeLimit(limit_secs));
                 self.notify_manager(job, PartChange::TimeLimit);
+            }
+            Effect::SetStepLimit { step, left } => {
+                let command = StepCommand::TimeLimit { left };
+                self.send_to_runner(step.job, RunnerCommand::ToStep(step.step, command));
             }
             Effect::LaunchStep { step, ticket, alloc } => self.launch_step(step, ticket, alloc),
             Effect::StepRefused { ticket, refusal } => {

@@ -78,7 +78,8 @@ fn acts_on(effect: &Effect) -> Option<JobId> {
         | Effect::Suspend(_)
         | Effect::Resume(_)
         | Effect::Resized(_)
-        | Effect::SetTimeLimit { .. } => effect.job(),
+        | Effect::SetTimeLimit { .. }
+        | Effect::SetStepLimit { .. } => effect.job(),
     }
 }
 

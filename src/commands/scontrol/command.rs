@@ -43,6 +43,11 @@ pub enum Command {
         target: Target,
         updates: Vec<Update>,
     },
+    /// `update StepId=…`. Without a step, all numbered steps of the job.
+    UpdateStep {
+        step: JobRef,
+        limit: Update,
+    },
     UpdatePartition {
         name: String,
         settings: Vec<(String, String)>,

@@ -5,7 +5,7 @@
 use super::command::{Command, Target};
 use super::control::{job_list, without_job_word};
 use super::session::bare;
-use super::{reservation, site};
+use super::{reservation, site, step};
 use crate::args::error::{CliError, Mark};
 use crate::args::origin::Origin;
 use crate::commands::changes;
@@ -35,10 +35,9 @@ const NO_EFFECT: [&str; 14] = [
 
 /// Entities that Slurm's `update` can change but slotd refuses, by their first key, with the
 /// reason.
-const OTHER_ENTITIES: [(&str, &str); 4] = [
+const OTHER_ENTITIES: [(&str, &str); 3] = [
     ("frontendname", "there are no front ends"),
     ("powercap", "slotd does not control the power of the host"),
-    ("stepid", "a step has its job's time limit"),
     ("suspendexcnodes", "slotd does not control the power of the host"),
 ];
 
@@ -47,7 +46,11 @@ pub fn keys(words: &[String]) -> Vec<&'static str> {
     if let Some(keys) = site::keys(words) {
         return keys;
     }
-    let entities = if words.is_empty() { &["NodeName", "PartitionName"][..] } else { &[] };
+    if step::is_update(words) {
+        return step::KEYS.to_vec();
+    }
+    let entities =
+        if words.is_empty() { &["NodeName", "PartitionName", "StepId"][..] } else { &[] };
     ["JobId"].into_iter().chain(changes::key_names()).chain(entities.iter().copied()).collect()
 }
 
@@ -66,6 +69,9 @@ pub fn read(words: &[String], origin: &Origin) -> Result<Command, CliError> {
     }
     if let Some(command) = site::read(words) {
         return command;
+    }
+    if step::is_update(words) {
+        return step::read(words, origin);
     }
     let mut target = None;
     let mut name = None;

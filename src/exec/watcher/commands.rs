@@ -37,6 +37,11 @@ impl Watcher {
             }
             // It has begun.
             StepCommand::Begin { .. } => {}
+            StepCommand::TimeLimit { left } => {
+                // The rest of a suspension is added when it ends.
+                let from = self.suspended_at.unwrap_or_else(Instant::now);
+                self.deadline = left.and_then(|left| from.checked_add(left));
+            }
             StepCommand::Suspend => self.suspend(),
             StepCommand::Resume => self.resume(),
             StepCommand::KillAll => self.begin_killing(),

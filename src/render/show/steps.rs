@@ -25,7 +25,7 @@ fn step(job: &JobView, step: &Step, ctx: &Ctx) -> Record {
         ("StepId", format!("{}.{}", Shown::of(job.id, &job.role).id(ctx), step.id)),
         ("UserId", job.request.uid.to_string()),
         ("StartTime", time::instant(step.start, ctx)),
-        ("TimeLimit", "UNLIMITED".to_owned()),
+        ("TimeLimit", time::long_limit(step.time_limit_secs)),
     ]);
     r.line(vec![
         ("State", step.state.name().to_owned()),

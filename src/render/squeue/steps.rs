@@ -57,7 +57,9 @@ static FIELDS: &[F] = &[
     })
     .code("M")
     .cut(Cut::Header),
-    F::new(&["TimeLimit"], "TIME_LIMIT", |_, _| Value::Short(None)).code("l").cut(Cut::Header),
+    F::new(&["TimeLimit"], "TIME_LIMIT", |r, _| Value::Short(r.step.time_limit_secs))
+        .code("l")
+        .cut(Cut::Header),
     F::new(&["StartTime"], "START_TIME", |r, _| Value::Time(Some(r.step.start), "N/A")).code("S"),
     F::new(&["Nodes", "NodeList"], "NODELIST", |_, c| c.node.clone().into())
         .code("N")

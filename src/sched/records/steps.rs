@@ -10,6 +10,7 @@ use slotd_model::{
     ClockBase, End, ExitCode, ExitRecord, Job, JobId, JobState, Reason, Refusal, Step, StepId,
     StepKey, StepRequest, Timestamp, Tres,
 };
+use std::time::Duration;
 
 impl Records {
     /// Returns whether this step of the job exists and has not ended.
@@ -73,6 +74,26 @@ impl Records {
                 step.cancelled_by = step.cancelled_by.or(by);
             }
         });
+    }
+
+    /// Sets the time limit of a running step. Returns the time that it leaves, or `None` if there is
+    /// no such step. `Some(None)` means no limit of its own.
+    pub(crate) fn set_step_limit(
+        &mut self,
+        key: StepKey,
+        limit_secs: Option<u64>,
+        cx: &mut Cx,
+    ) -> Option<Option<Duration>> {
+        let (step, elapsed) = self.edit(key.job, |job| {
+            let is_it = |step: &&mut Step| step.id == key.step && !step.state.is_terminal();
+            let step = job.steps.iter_mut().rev().find(is_it)?;
+            step.time_limit_secs = limit_secs;
+            let step = step.clone();
+            let elapsed = job.step_elapsed(&step, cx.now);
+            Some((step, elapsed))
+        })??;
+        cx.out.changes.push(Change::PutStep { job: key.job, step: Box::new(step) });
+        Some(limit_secs.map(|secs| Duration::from_secs(secs).saturating_sub(elapsed)))
     }
 
     /// Records the end of a step. Returns false if no such step is running.
@@ -164,6 +185,7 @@ fn new_step(
         alloc,
         submit_line: ask.submit_line.clone(),
         overlap: ask.is_shared(),
+        time_limit_secs: ask.time_limit_secs,
         client,
         clock: Some(clock),
         ..Step::started(id, now)
