@@ -2,10 +2,10 @@
 
 use crate::daemon::database;
 use crate::daemon::detached::InsideJob;
-use crate::daemon::run::LEAST_DESCRIPTORS;
 use crate::daemon::settings::SettingError;
 use crate::daemon::site::SiteError;
 use crate::daemon::sources::SourcesError;
+use slotd_model::counted;
 use slotd_store::StoreError;
 use slotd_sys::aside::Unfinished;
 use slotd_sys::paths::Paths;
@@ -26,9 +26,14 @@ pub enum DaemonError {
     #[error(transparent)]
     InsideJob(#[from] InsideJob),
     #[error(
-        "the limit on open files is {0}, and the daemon needs {LEAST_DESCRIPTORS}: raise it with `ulimit -n`, or LimitNOFILE= of its unit"
+        "the limit on open files is {limit}, and the daemon needs {least}: raise it with `ulimit -n`, or LimitNOFILE= of its unit"
     )]
-    Descriptors(u64),
+    Descriptors { limit: u64, least: u64 },
+    #[error(
+        "{} is missing, but {} may be running: move it back, or create an empty one to give them up",
+        .dir.display(), counted(*.running, "job")
+    )]
+    NoJobsDir { dir: PathBuf, running: usize },
     #[error(transparent)]
     Unfinished(#[from] Unfinished),
     /// A message such as `cannot open the socket`, and its cause.
@@ -44,7 +49,8 @@ impl DaemonError {
             DaemonError::Setting(_)
             | DaemonError::SettingsFile(_)
             | DaemonError::Site(_)
-            | DaemonError::Descriptors(_)
+            | DaemonError::NoJobsDir { .. }
+            | DaemonError::Descriptors { .. }
             | DaemonError::InsideJob(_) => 78,
             DaemonError::AlreadyRunning(_)
             | DaemonError::Unfinished(_)

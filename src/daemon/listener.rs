@@ -46,7 +46,8 @@ impl InstanceLock {
     }
 }
 
-/// Creates the directories of the root and takes the lock of its only daemon.
+/// Creates the directories of the root, but not those of jobs, and takes the lock of its only
+/// daemon.
 ///
 /// # Errors
 /// Fails with `TimedOut` if another daemon holds the lock, and with `AlreadyExists` if one holds
@@ -54,19 +55,18 @@ impl InstanceLock {
 /// another user, can be written by others or is a link, and on file system errors, which name the
 /// path.
 pub fn take_root(paths: &Paths) -> io::Result<InstanceLock> {
-    let named =
-        |path: &Path, e: io::Error| io::Error::new(e.kind(), format!("{}: {e}", path.display()));
-    let make = |dir: &Path, recursive| {
-        std::fs::DirBuilder::new().recursive(recursive).mode(0o700).create(dir)
-    };
-    make(paths.root(), true).map_err(|e| named(paths.root(), e))?;
-    for dir in [paths.run_dir(), paths.lib_dir(), paths.jobs_dir()] {
-        match make(&dir, false) {
-            Err(e) if e.kind() != io::ErrorKind::AlreadyExists => return Err(named(&dir, e)),
-            _ => drop(root_dirs::open(paths, &dir)?),
-        }
+    let root = paths.root();
+    std::fs::DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(root)
+        .map_err(|e| io::Error::new(e.kind(), format!("{}: {e}", root.display())))?;
+    for dir in [paths.run_dir(), paths.lib_dir()] {
+        make_dir(paths, &dir)?;
     }
-    root_dirs::open(paths, &paths.snapshots_dir())?;
+    for dir in [paths.jobs_dir(), paths.snapshots_dir()] {
+        root_dirs::open(paths, &dir)?;
+    }
     let file = lock::take_within(&paths.daemon_lock(), PATIENCE)?;
     let (lib, gone) = (paths.lib_dir(), || io::Error::from(io::ErrorKind::NotFound));
     let data = root_dirs::open(paths, &lib)?.ok_or_else(gone)?.as_file()?;
@@ -75,6 +75,19 @@ pub fn take_root(paths: &Paths) -> io::Result<InstanceLock> {
         _ => e,
     })?;
     Ok(InstanceLock { file, data })
+}
+
+/// Creates a directory of the root if it does not exist.
+///
+/// # Errors
+/// Fails if it cannot be created, belongs to another user, can be written by others or is a link.
+pub fn make_dir(paths: &Paths, dir: &Path) -> io::Result<()> {
+    match std::fs::DirBuilder::new().mode(0o700).create(dir) {
+        Err(e) if e.kind() != io::ErrorKind::AlreadyExists => {
+            Err(io::Error::new(e.kind(), format!("{}: {e}", dir.display())))
+        }
+        _ => root_dirs::open(paths, dir).map(drop),
+    }
 }
 
 /// Returns the error and remedy for a daemon whose files in the run directory were deleted.

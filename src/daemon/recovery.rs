@@ -3,6 +3,7 @@
 use crate::actors::reader::ended_facts;
 use crate::actors::scheduler::clients_to_expect;
 use crate::daemon::error::{DaemonError, failed, unusable};
+use crate::daemon::listener;
 use crate::daemon::node_order;
 use crate::daemon::reboot;
 use slotd_exec::job_dirs;
@@ -155,6 +156,21 @@ impl Queue {
         let others: Vec<Gpu> = kept.into_iter().filter(is_new).collect();
         known.into_values().chain(others).collect()
     }
+}
+
+/// Creates the directory of the jobs, unless jobs are running: the daemon would take them for lost,
+/// and kill their processes.
+pub fn make_jobs_dir(store: &mut Store, paths: &Paths) -> Result<(), DaemonError> {
+    let dir = paths.jobs_dir();
+    let is_missing = dir.symlink_metadata().is_err_and(|e| e.kind() == io::ErrorKind::NotFound);
+    if is_missing {
+        let live = store.load_live(clock::now()).map_err(unusable(paths))?;
+        let running = live.iter().filter(|job| job.run.state.is_active()).count();
+        if running > 0 {
+            return Err(DaemonError::NoJobsDir { dir, running });
+        }
+    }
+    listener::make_dir(paths, &dir).map_err(failed("cannot use the runtime root"))
 }
 
 /// Reads the jobs that belong in memory: unfinished ones, and those that ended within the last

@@ -92,7 +92,8 @@ fn start(
     if let Err(why) = database::backup_before_migration(&paths) {
         log::warn!("could not back up the database before migrating it: {why}");
     }
-    let store = Store::open(&database).map_err(unusable(&paths))?;
+    let mut store = Store::open(&database).map_err(unusable(&paths))?;
+    recovery::make_jobs_dir(&mut store, &paths)?;
     let readers: Result<Vec<_>, _> = (0..Readers::COUNT).map(|_| Reader::open(&database)).collect();
     let readers = readers.map_err(unusable(&paths))?;
     // Started before this process grows: a small launcher forks quickly.
@@ -277,7 +278,7 @@ pub(super) fn notify_manager(state: NotifyState) {
 }
 
 /// The fewest open files with which the daemon can serve. It opens 40 at its start.
-pub(super) const LEAST_DESCRIPTORS: u64 = 64;
+const LEAST_DESCRIPTORS: u64 = 64;
 
 /// Raises the limit on open files, and returns the old one, which the launcher passes on to jobs.
 /// Each client and each running step needs a descriptor, and a thousand waiting clients must not
@@ -291,7 +292,10 @@ fn raise_descriptor_limit() -> Result<u64, DaemonError> {
         log::warn!("cannot raise the limit on open files: {e}");
     }
     let limit = read()?.0;
-    if limit < LEAST_DESCRIPTORS { Err(DaemonError::Descriptors(limit)) } else { Ok(soft) }
+    match limit {
+        ..LEAST_DESCRIPTORS => Err(DaemonError::Descriptors { limit, least: LEAST_DESCRIPTORS }),
+        LEAST_DESCRIPTORS.. => Ok(soft),
+    }
 }
 
 /// Waits for SIGTERM or SIGINT. SIGHUP probes the machine again.

@@ -160,3 +160,41 @@ fn existing_files_at_a_job_s_directory_do_not_fail_it() {
     assert!(slotd.root.join("lib/jobs/1.aside1/exit_status").exists());
     assert!(slotd.root.join("lib/jobs/2.aside1").is_file());
 }
+
+#[test]
+fn running_jobs_survive_a_start_without_their_directories() {
+    let mut slotd = Slotd::start();
+    let job = slotd.wrap(&[], &format!("echo up; {}", slotd.gate("go")));
+    slotd.wait_text(&format!("slurm-{job}.out"), "up");
+    slotd.stop();
+    let (jobs, away) = (slotd.root.join("lib/jobs"), slotd.base.join("away"));
+    fs::rename(&jobs, &away).unwrap();
+    // Not even the second start creates it.
+    for _ in 0..2 {
+        let out = slotd.run(slotd.daemon_command()).fails(78);
+        let why = format!("{} is missing, but 1 job may be running: move it back", jobs.display());
+        assert!(out.stderr.contains(&why), "{}", out.stderr);
+    }
+    fs::rename(&away, &jobs).unwrap();
+    slotd.start_daemon();
+    assert_eq!(slotd.state(job), "RUNNING");
+    slotd.open("go");
+    slotd.wait_state(job, "COMPLETED");
+    // Without running jobs, it is created.
+    slotd.stop();
+    fs::rename(&jobs, &away).unwrap();
+    slotd.start_daemon();
+    assert_eq!(slotd.ran(&[], "echo next"), "next\n");
+}
+
+#[test]
+fn an_empty_directory_gives_running_jobs_up() {
+    let mut slotd = Slotd::start();
+    let job = slotd.endless(&[]);
+    slotd.stop();
+    let jobs = slotd.root.join("lib/jobs");
+    fs::rename(&jobs, slotd.base.join("away")).unwrap();
+    fs::create_dir(&jobs).unwrap();
+    slotd.start_daemon();
+    slotd.wait_state(job, "FAILED");
+}
