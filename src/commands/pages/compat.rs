@@ -8,7 +8,7 @@ use clap::Arg;
 use std::fmt::Write;
 
 /// A command, an option and how it differs from Slurm.
-const DIFFERS: [(&str, &str, &str); 24] = [
+const DIFFERS: [(&str, &str, &str); 25] = [
     (
         "sbatch",
         "ntasks",
@@ -21,6 +21,11 @@ const DIFFERS: [(&str, &str, &str); 24] = [
         "requeues the job once after FAILED, TIMEOUT, OUT_OF_MEMORY or NODE_FAIL",
     ),
     ("sbatch", "time", "enforced to the second"),
+    (
+        "sbatch",
+        "time-min",
+        "the time limit is reduced to that of the partition, but not by backfill",
+    ),
     ("sbatch", "tmp", "only shown; the space is not checked"),
     ("sbatch", "profile", "only shown; nothing is profiled"),
     ("sbatch", "nodes", "one node; more are refused"),
