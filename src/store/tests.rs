@@ -123,6 +123,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
             usage,
             submit_line: submit_line.clone(),
             overlap,
+            time_limit_secs: overlap.then_some(usage.user_us),
             client_gone: false,
             cancelled_by: Some(7),
             suspended_us: usage.user_us / 3,

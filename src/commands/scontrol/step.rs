@@ -140,7 +140,7 @@ mod tests {
             ("StepId=12.0", "No changes specified"),
             ("StepId=12.0 TimeLimit=x", "Invalid TimeLimit value: x"),
         ] {
-            let error = read(line).err().expect(line);
+            let error = read(line).expect_err(line);
             assert_eq!(error.lines[0].1, message, "{line}");
         }
     }
