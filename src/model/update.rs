@@ -223,6 +223,7 @@ pub fn set_cpus(request: &mut JobRequest, cpus: u32) {
         request.mincpus = (!cpus.is_multiple_of(tasks)).then_some(cpus);
     }
 }
+
 /// Returns a time limit, in seconds, that has grown or shrunk.
 fn changed_by(limit_secs: Option<u64>, by_secs: i64) -> Result<u64, Refusal> {
     let limit_secs = limit_secs.ok_or(Refusal::NoTimeLimit)?;
