@@ -281,7 +281,7 @@ fn another_step_than_the_recorded_one_replaces_it() {
 #[test]
 fn a_first_step_that_is_not_launched_leaves_no_trace() {
     let mut d = Double::new(2, 1000, 0);
-    let (id, asker) = with_first_step(&mut d, ask().allocation(), step(1));
+    let (id, _) = with_first_step(&mut d, ask().allocation(), step(1));
     d.plan();
     assert_eq!(d.store.jobs[&id].steps.len(), 1);
     let sel = JobRef { step: Some(StepId::Num(0)), ..JobRef::job(id) };
