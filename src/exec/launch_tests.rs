@@ -802,10 +802,17 @@ async fn a_prepared_step_starts_at_the_command_to_begin() {
     // The same watcher takes the next launch. It gets this reason with the command to begin.
     let spec = LaunchSpec { run: 1, ..spec };
     let mut handle = lab.launcher.prepare(&spec).unwrap();
-    handle.begin(&LaunchSpec { broken: Some("no cgroup".to_owned()), ..spec });
+    handle.begin(&LaunchSpec { broken: Some("no cgroup".to_owned()), ..spec.clone() });
     let record = end_of(&mut handle).await;
     assert!(record.launch_error.is_some_and(|why| why.contains("no cgroup")));
     assert_eq!(fs::read_to_string(lab.path("count")).unwrap(), "ran\n");
+    // The job keeps the directory that it has.
+    let spec = LaunchSpec { run: 2, ..spec };
+    let mut handle = lab.launcher.prepare(&spec).unwrap();
+    handle.begin(&spec);
+    assert_eq!(end_of(&mut handle).await.exit, ExitCode::OK);
+    assert_eq!(fs::read_to_string(lab.path("count")).unwrap(), "ran\nran\n");
+    assert_eq!(job_dirs_of(&lab), ["7"]);
 }
 
 /// The daemon dies, or the job is cancelled before its start is durable.

@@ -1,5 +1,5 @@
 //! The directory of a job whose start is not durable yet. It gets its name when the job is launched:
-//! until then, no daemon takes it for the directory of a job.
+//! until then, no daemon takes it for the directory of a job, nor the socket in it for a running step.
 
 use crate::job_files;
 use crate::launch_spec::LaunchSpec;
@@ -37,6 +37,11 @@ impl PreparedDir {
         let prepared = PreparedDir { path: Some(path) };
         job_files::write_program(&file, script).ok()?;
         Some(prepared)
+    }
+
+    /// Returns its path, or `None` if it is the directory of the job.
+    pub(super) fn path(&self) -> Option<&Path> {
+        self.path.as_deref()
     }
 
     /// Makes it the directory of the job. Returns false if the job already has one.

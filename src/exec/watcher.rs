@@ -90,6 +90,22 @@ struct ProcessState {
     has_idle_path: bool,
 }
 
+impl ProcessState {
+    /// Returns the state of this process, which has had no step yet.
+    fn of(root: &Path) -> ProcessState {
+        ProcessState {
+            lock: launch_lock::path(root),
+            start_ticks: proc::start_ticks(std::process::id().cast_signed()).unwrap_or(0),
+            nofile: limits::raise_descriptors(),
+            oom_score_adj: task::oom_score_adj(),
+            dead_io: DeadChildrenIo::of_this_process(),
+            idle: None,
+            idle_path: launch_lock::idle_socket(root, std::process::id()),
+            has_idle_path: false,
+        }
+    }
+}
+
 impl Drop for ProcessState {
     fn drop(&mut self) {
         if self.has_idle_path {
@@ -124,16 +140,7 @@ pub fn has_step(pid: i32) -> bool {
 fn serve(connection: Connection, root: &Path) -> io::Result<()> {
     become_watcher()?;
     break_point::reach("watcher begins");
-    let mut process = ProcessState {
-        lock: launch_lock::path(root),
-        start_ticks: proc::start_ticks(std::process::id().cast_signed()).unwrap_or(0),
-        nofile: limits::raise_descriptors(),
-        oom_score_adj: task::oom_score_adj(),
-        dead_io: DeadChildrenIo::of_this_process(),
-        idle: None,
-        idle_path: launch_lock::idle_socket(root, std::process::id()),
-        has_idle_path: false,
-    };
+    let mut process = ProcessState::of(root);
     let mut next = Some(connection);
     while let Some(connection) = next {
         next = run(connection, &mut process)?;
@@ -143,13 +150,13 @@ fn serve(connection: Connection, root: &Path) -> io::Result<()> {
 
 /// Watches one step. Returns the connection for the next one, if the watcher stays.
 fn run(connection: Connection, process: &mut ProcessState) -> io::Result<Option<Connection>> {
-    let Some(launch) = read_launch(connection)? else { return Ok(None) };
-    let Launch { spec, handed, connection, has_script } = launch;
+    let Some(launch) = read_launch(connection, process)? else { return Ok(None) };
+    let Launch { spec, handed, connection, prepared } = launch;
     let _ = set_name(HAS_STEP);
     break_point::reach("launch read");
     let mut peer = Some(Peer::new(connection.control, connection.incoming)?);
     let started = now();
-    let (dir, listener) = match claim(&spec, process) {
+    let (Marked { dir, listener }, has_script) = match claim(&spec, prepared, process) {
         Ok(claimed) => claimed,
         Err(NotClaimed::LaunchedBefore(why)) => {
             send_last(&mut peer, &StepEvent::Refused(why));
@@ -229,35 +236,68 @@ enum NotClaimed {
     Failed(LaunchError),
 }
 
-/// Marks the step as running by creating its socket in the job directory. No other launch of the
-/// step can do the same.
+/// A directory with the socket of a step, which marks the step as running once the directory is the
+/// job's.
+struct Marked {
+    dir: File,
+    listener: UnixListener,
+}
+
+/// The directory of a job whose start is not durable yet.
+struct Prepared {
+    dir: PreparedDir,
+    marked: Marked,
+}
+
+/// Prepares the directory of a job with its script and the socket of its step. Returns `None` if the
+/// job has no script or if this fails: the step is then marked as running when it begins.
+fn prepare(spec: &LaunchSpec, process: &mut ProcessState) -> Option<Prepared> {
+    let dir = PreparedDir::make(spec)?;
+    let marked = mark(dir.path()?, spec, process).ok()?;
+    Some(Prepared { dir, marked })
+}
+
+/// Marks the step as running: its socket is in the job directory. No other launch of the step can do
+/// the same. Also returns whether the script is in the directory.
 fn claim(
     spec: &LaunchSpec,
+    prepared: Option<Prepared>,
     process: &mut ProcessState,
-) -> Result<(File, UnixListener), NotClaimed> {
-    let dir = job_files::make_job_dir(&spec.job_dir)
-        .and_then(|()| {
-            OpenOptions::new()
-                .read(true)
-                .custom_flags(libc::O_DIRECTORY | libc::O_NOFOLLOW)
-                .open(&spec.job_dir)
-                .map_err(LaunchError::own_file("open the directory", &spec.job_dir))
-        })
-        .map_err(NotClaimed::Failed)?;
-    let name = socket_name(spec.step.step, spec.run);
-    let path = socket::short_path(&dir, &name);
-    let listener = listen(&path, process).map_err(|e| match e.kind() {
-        io::ErrorKind::AddrInUse => {
-            NotClaimed::LaunchedBefore(format!("step {} was launched before", spec.step))
+) -> Result<(Marked, bool), NotClaimed> {
+    if let Some(Prepared { dir, marked }) = prepared {
+        if dir.become_job_dir(&spec.job_dir) {
+            return Ok((marked, true));
         }
-        _ => NotClaimed::Failed(LaunchError::own_file("make", &spec.job_dir.join(&name))(e)),
-    })?;
+        process.idle = process.has_idle_path.then_some(marked.listener);
+    }
+    job_files::make_job_dir(&spec.job_dir).map_err(NotClaimed::Failed)?;
+    let marked = mark(&spec.job_dir, spec, process)?;
     if matches!(job_files::read_record(&spec.job_dir, spec.step.step, spec.run), Ok(Some(_))) {
         // The step has ended, and its watcher has just removed the socket.
-        let _ = std::fs::remove_file(&path);
+        let name = socket_name(spec.step.step, spec.run);
+        let _ = std::fs::remove_file(socket::short_path(&marked.dir, &name));
         return Err(NotClaimed::LaunchedBefore(format!("step {} has ended already", spec.step)));
     }
-    Ok((dir, listener))
+    Ok((marked, false))
+}
+
+/// Creates the socket of the step in this directory.
+fn mark(dir: &Path, spec: &LaunchSpec, process: &mut ProcessState) -> Result<Marked, NotClaimed> {
+    let opened = OpenOptions::new()
+        .read(true)
+        .custom_flags(libc::O_DIRECTORY | libc::O_NOFOLLOW)
+        .open(dir)
+        .map_err(LaunchError::own_file("open the directory", dir))
+        .map_err(NotClaimed::Failed)?;
+    let name = socket_name(spec.step.step, spec.run);
+    let listener =
+        listen(&socket::short_path(&opened, &name), process).map_err(|e| match e.kind() {
+            io::ErrorKind::AddrInUse => {
+                NotClaimed::LaunchedBefore(format!("step {} was launched before", spec.step))
+            }
+            _ => NotClaimed::Failed(LaunchError::own_file("make", &dir.join(&name))(e)),
+        })?;
+    Ok(Marked { dir: opened, listener })
 }
 
 /// Listens at a path that does not exist yet, with the socket of the previous step or a new one.
@@ -303,18 +343,20 @@ struct Launch {
     handed: Vec<OwnedFd>,
     /// It may already have received commands that follow.
     connection: Connection,
-    /// The script is already in the job's directory.
-    has_script: bool,
+    prepared: Option<Prepared>,
 }
 
 /// Reads a launch, prepares it, and waits for the command to begin. Returns `None` if the daemon
 /// disconnected before that.
-fn read_launch(mut connection: Connection) -> io::Result<Option<Launch>> {
+fn read_launch(
+    mut connection: Connection,
+    process: &mut ProcessState,
+) -> io::Result<Option<Launch>> {
     connection.control.set_nonblocking(false)?;
     let mut frames = Vec::with_capacity(3);
     let mut handed = Vec::new();
     let mut waiting: Option<LaunchSpec> = None;
-    let mut prepared: Option<PreparedDir> = None;
+    let mut prepared = None;
     let mut buf = vec![0u8; 64 << 10];
     loop {
         while let Some(frame) = connection.incoming.next_frame()? {
@@ -322,8 +364,7 @@ fn read_launch(mut connection: Connection) -> io::Result<Option<Launch>> {
             match (command, waiting.take()) {
                 (Ok(StepCommand::Begin { cgroup, broken }), Some(spec)) => {
                     let spec = LaunchSpec { cgroup, broken, ..spec };
-                    let has_script = prepared.is_some_and(|dir| dir.become_job_dir(&spec.job_dir));
-                    return Ok(Some(Launch { spec, handed, connection, has_script }));
+                    return Ok(Some(Launch { spec, handed, connection, prepared }));
                 }
                 // A command that was sent before the previous step ended.
                 (Ok(_), None) if frames.is_empty() => {}
@@ -339,7 +380,7 @@ fn read_launch(mut connection: Connection) -> io::Result<Option<Launch>> {
             if prepared.is_none() {
                 // The thread that commits the job, and then its client, may need this CPU.
                 slice::reset();
-                prepared = PreparedDir::make(spec);
+                prepared = prepare(spec, process);
                 slice::shorten();
             }
             break_point::reach("launch prepared");
@@ -724,6 +765,7 @@ mod tests {
     fn a_command_for_the_previous_step_is_not_taken_for_a_launch() {
         let dir = tempfile::tempdir().unwrap();
         let lock = lock::share_now(&dir.path().join("lock")).unwrap();
+        let mut process = ProcessState::of(dir.path());
         let (mut daemon, control) = UnixStream::pair().unwrap();
         let sent = LaunchSpec {
             run: 7,
@@ -741,7 +783,7 @@ mod tests {
         daemon.write_all(&wire::encode(&sent.begin()).unwrap()).unwrap();
         daemon.write_all(&wire::encode(&StepCommand::Resume).unwrap()).unwrap();
         let Launch { spec, connection, .. } =
-            read_launch(Connection { control, incoming, lock }).unwrap().unwrap();
+            read_launch(Connection { control, incoming, lock }, &mut process).unwrap().unwrap();
         assert_eq!(spec, sent);
         let mut peer = Peer::new(connection.control, connection.incoming).unwrap();
         assert_eq!(peer.receive::<StepCommand>().0, [StepCommand::Resume]);
