@@ -202,7 +202,7 @@ options! {
         /// Set the time limit: minutes, minutes:seconds, hours:minutes:seconds, days-hours, …
         #[arg(short, long, value_name = "TIME", value_parser = named(slotd_parse::time::parse_limit_for), help_heading = WHEN)]
         pub time: Option<Limit>,
-        /// Accept the time limit of the partition if it is not below this
+        /// Refuse the job if its time limit, or that of its partition, is below this
         #[arg(long, value_name = "TIME", value_parser = named(slotd_parse::time::parse_limit_for), help_heading = WHEN)]
         pub time_min: Option<Limit>,
         /// Start no earlier than this time: now+1hour, 16:00, tomorrow, 2030-01-02T03:04:05

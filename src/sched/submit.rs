@@ -38,7 +38,8 @@ impl Core {
         let config = self.resources.config();
         // As in Slurm, only the first partition counts.
         if let Some(partition) = config.partitions_for(&s.request)?.first() {
-            check_time_min(&s.request, config.limit_for(&s.request, partition))?;
+            let limits = [config.limit_for(&s.request, partition), partition.max_time_secs];
+            check_time_min(&s.request, limits.into_iter().flatten().min())?;
         }
         let known = Known::new(&s.ended);
         self.records.learn(&known);

@@ -86,16 +86,12 @@ impl Config {
     }
 
     /// Returns the time limit of a job in this partition. The longest time that its QOS allows is
-    /// the limit of a job that requests none, and the longest that the partition allows that of a
-    /// job with `--time-min`.
+    /// the limit of a job that requests none.
     pub(crate) fn limit_for(&self, request: &JobRequest, partition: &Partition) -> Option<u64> {
         let own = partition.limit_for(request.time_limit_secs);
         let most = self.qos_of(request).and_then(|qos| qos.max_wall_secs);
         match request.time_limit_secs {
             None => own.into_iter().chain(most).min(),
-            Some(_) if request.time_min_secs.is_some() => {
-                own.into_iter().chain(partition.max_time_secs).min()
-            }
             Some(_) => own,
         }
     }

@@ -24,7 +24,7 @@ const DIFFERS: [(&str, &str, &str); 25] = [
     (
         "sbatch",
         "time-min",
-        "the time limit is reduced to that of the partition, but not by backfill",
+        "compared with the time limit, which neither backfill nor the partition reduces",
     ),
     ("sbatch", "tmp", "only shown; the space is not checked"),
     ("sbatch", "profile", "only shown; nothing is profiled"),

@@ -198,7 +198,7 @@ fn a_partition_sets_defaults_and_blocks_jobs_that_are_too_long() {
 }
 
 #[test]
-fn a_time_min_allows_what_the_partition_allows() {
+fn a_time_min_above_the_limit_of_the_first_partition_is_refused() {
     let limits =
         Partition { max_time_secs: Some(600), default_time_secs: Some(120), ..named("short") };
     let mut d = divided([limits, named("long")]);
@@ -219,13 +219,12 @@ fn a_time_min_allows_what_the_partition_allows() {
     ] {
         assert_eq!(d.try_submit(refused), Err(Refusal::TimeMin));
     }
-    d.try_submit(in_both("long,short")).unwrap();
-    let shrunk = d.submit(with_min(Some(900), 60));
+    let both = d.submit(in_both("long,short"));
     let kept = d.submit(with_min(Some(300), 60));
-    let limit = |id| d.core.job(id).unwrap().request.time_limit_secs;
-    assert_eq!((limit(shrunk), limit(kept)), (Some(600), Some(300)));
     d.plan();
-    assert_eq!(d.state(shrunk), JobState::Running);
+    let limit = |id| d.core.job(id).unwrap().request.time_limit_secs;
+    assert_eq!(d.state(both), JobState::Running);
+    assert_eq!((limit(both), limit(kept)), (Some(900), Some(300)));
 }
 
 #[test]
