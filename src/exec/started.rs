@@ -65,8 +65,8 @@ impl StartedRuns {
     pub fn last_assigned(&self) -> Option<JobId> {
         let length = self.file.as_ref()?.metadata().ok()?.len();
         let last = u32::try_from((length / LENGTH).checked_sub(1)?).ok()?;
-        // Somebody else has written to the file.
-        (1..=MAX_JOB_ID).contains(&last).then_some(JobId(last))
+        // Otherwise somebody else has written to the file.
+        (1..MAX_JOB_ID).contains(&last).then_some(JobId(last))
     }
 
     /// Returns whether the script of a job is known to have started in the run with this start.
@@ -121,7 +121,7 @@ mod tests {
         let file = File::options().write(true).open(lib.path().join(FILE)).unwrap();
         file.set_len(at(JobId(8)) + 1).unwrap();
         assert_eq!(next.last_assigned(), Some(JobId(7)));
-        file.set_len(at(JobId(MAX_JOB_ID + 2))).unwrap();
+        file.set_len(at(JobId(MAX_JOB_ID + 1))).unwrap();
         assert_eq!(next.last_assigned(), None);
         file.set_len(0).unwrap();
         assert_eq!(next.last_assigned(), None);

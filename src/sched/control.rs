@@ -114,15 +114,8 @@ impl Core {
         cause: StopCause,
         cx: &mut Cx,
     ) -> Result<Vec<JobId>, Refusal> {
-        let keys = self.records.live_steps(sel)?;
+        let keys = self.launched_steps(sel)?;
         for key in &keys {
-            let first = self.line.first_step(key.job);
-            if first.is_some_and(|first| first.recorded == Some(key.step)) {
-                // Its client has not launched it, so for its client it does not exist yet.
-                self.drop_first_step(key.job, cx);
-                self.start_waiting_steps(key.job, cx);
-                continue;
-            }
             self.records.note_canceller(*key, cause.by());
             cx.out.effects.push(Effect::StopStep { step: *key, cause });
         }
@@ -144,7 +137,7 @@ impl Core {
             if signal == SIGKILL {
                 return self.cancel_step(sel, StopCause::Killed { by: by_uid }, cx);
             }
-            let keys = self.records.live_steps(sel)?;
+            let keys = self.launched_steps(sel)?;
             for key in &keys {
                 let target = SignalTarget::Step(key.step);
                 cx.out.effects.push(Effect::Signal { job: key.job, target, signal });

@@ -20,7 +20,8 @@ use slotd_model::resize::PartChange;
 use slotd_model::step_request::StepKind;
 use slotd_model::tres::Allocation;
 use slotd_model::{
-    ExitCode, ExitRecord, Job, JobId, JobState, Refusal, Step, StepKey, StepRequest, Tres,
+    ExitCode, ExitRecord, Job, JobId, JobRef, JobState, Refusal, Step, StepId, StepKey,
+    StepRequest, Tres,
 };
 use std::collections::{BTreeSet, VecDeque};
 
@@ -68,6 +69,19 @@ impl Core {
     pub fn awaits_launch(&self, job: JobId, client: Option<ClientProcess>) -> bool {
         let is_holder = client.is_some() && self.job(job).and_then(Job::holder) == client;
         is_holder && self.line.first_step(job).is_some()
+    }
+
+    /// Returns the step of an allocation that is recorded, but not launched yet. It does not exist
+    /// for users.
+    pub(super) fn unlaunched(&self, job: JobId) -> Option<StepId> {
+        self.line.first_step(job)?.recorded
+    }
+
+    /// Returns the running steps that a reference such as `12.0` or `12_3.0` names.
+    pub(super) fn launched_steps(&self, sel: &JobRef) -> Result<Vec<StepKey>, Refusal> {
+        let mut keys = self.records.live_steps(sel)?;
+        keys.retain(|key| self.unlaunched(key.job) != Some(key.step));
+        if keys.is_empty() { Err(Refusal::UnknownStep) } else { Ok(keys) }
     }
 
     /// Records the step that an allocation is for together with its start, which saves its client

@@ -112,7 +112,7 @@ impl Core {
         cx: &mut Cx,
     ) -> Result<Vec<JobId>, Refusal> {
         let mut limits = Vec::new();
-        for key in self.records.live_steps(sel)? {
+        for key in self.launched_steps(sel)? {
             let steps = self.job(key.job).map(|job| &job.steps[..]).unwrap_or_default();
             let found = steps.iter().rev().find(|step| step.id == key.step && !step.managed);
             let mut limit = found.ok_or(Refusal::Disabled)?.time_limit_secs;
@@ -286,8 +286,7 @@ impl Core {
         let has_new_qos = request.qos != job.request.qos;
         let most = config.qos_of(&request).and_then(|qos| qos.max_wall_secs);
         let gets_limit = has_new_qos && most.is_some() && request.time_limit_secs.is_none();
-        let may_shrink = request.time_min_secs.is_some() && request.time_limit_secs.is_some();
-        if job.has_several_partitions() || gets_limit || may_shrink {
+        if job.has_several_partitions() || gets_limit {
             request.time_limit_secs = limit_secs;
         }
         let has_new_limit = request.time_limit_secs != job.request.time_limit_secs;

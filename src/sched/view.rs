@@ -114,6 +114,9 @@ impl Core {
 
     /// Adds values from the live state to the view of a record.
     fn view_now(&self, record: &Record, mut view: JobView, now: Timestamp) -> JobView {
+        if let Some(unlaunched) = self.unlaunched(record.job.id) {
+            view.job.steps.retain(|step| step.id != unlaunched);
+        }
         view.run.reason = self.reason(view.id, now);
         if let Some(waits) = &record.waits {
             view.dependency = self.records.dependency_text(&record.job, waits, now);

@@ -284,14 +284,13 @@ fn a_first_step_that_is_not_launched_leaves_no_trace() {
     let (id, _) = with_first_step(&mut d, ask().allocation(), step(1));
     d.plan();
     assert_eq!(d.store.jobs[&id].steps.len(), 1);
+    // Until its client launches it, it does not exist for users.
     let sel = JobRef { step: Some(StepId::Num(0)), ..JobRef::job(id) };
-    assert_eq!(create(&mut d, id, step(1), 8).unwrap(), StepStart::Waits);
-    d.cancel(&sel).unwrap();
-    assert_eq!(d.store.jobs[&id].steps[0].client, None, "the step that waited has started");
-
-    let (id, asker) = with_first_step(&mut d, ask().allocation(), step(1));
-    d.plan();
-    assert_eq!(d.store.jobs[&id].steps[0].client, asker.client);
+    let limit = [Update::TimeLimit(Some(60))];
+    assert_eq!(d.cancel(&sel), Err(Refusal::UnknownStep));
+    assert_eq!(d.core.view(id, d.now).unwrap().steps.len(), 0);
+    let updated = d.act(|core, cx| core.update(&sel, &limit, &[], cx));
+    assert_eq!(updated, Err(Refusal::UnknownStep));
     d.cancel(&JobRef::job(id)).unwrap();
     assert_eq!(d.store.jobs[&id].steps, []);
     d.end(id, EndCause::Stopped, ExitCode::signal(15));
@@ -300,7 +299,7 @@ fn a_first_step_that_is_not_launched_leaves_no_trace() {
     d.end(ended, EndCause::LaunchFailed, ExitCode::status(1));
     assert_eq!(d.store.jobs[&ended].steps, []);
 
-    let (pending, asker) = (with_first_step(&mut d, ask().allocation(), step(1)).0, asker);
+    let (pending, asker) = with_first_step(&mut d, ask().allocation(), step(1));
     d.cancel(&JobRef::job(pending)).unwrap();
     assert!(!d.core.awaits_launch(pending, asker.client));
 }
