@@ -1,6 +1,6 @@
 //! `--requeue`, which runs a job at most twice, and `scontrol requeue`.
 
-use slotd_kit::Slotd;
+use slotd_kit::{Slotd, proc};
 
 #[test]
 fn failed_job_is_requeued_only_once() {
@@ -324,4 +324,28 @@ fn a_special_exit_is_held_and_shown_until_it_is_released() {
     slotd.wait_state(job, "FAILED");
     assert_eq!(slotd.read("runs"), "run\nrun\n");
     assert_eq!(slotd.cmd("squeue", &["-h", "-t", "SE"]).ok().stdout, "");
+}
+
+/// submitit requeues its jobs this way. All processes of the job get SIGTERM, scontrol as well.
+#[test]
+fn a_command_that_ends_its_own_job_returns_the_answer() {
+    let slotd = Slotd::start();
+    let jobs = [slotd.endless(&[]), slotd.endless(&[])].map(|job| job.to_string());
+    proc::signal(slotd.daemon_pid(), proc::STOP);
+    let lines = [&["scontrol", "requeue"][..], &["scancel"]].into_iter().zip(jobs);
+    let commands: Vec<_> = lines
+        .map(|(words, job)| {
+            let mut command = slotd.command(words[0]);
+            command.args(&words[1..]).arg(&job).env("SLURM_JOB_ID", &job);
+            let command = slotd.spawn(command);
+            slotd.wait("it holds SIGTERM back", || {
+                proc::blocks(command.pid(), proc::TERM).then(|| command.signal(proc::TERM))
+            });
+            command
+        })
+        .collect();
+    proc::signal(slotd.daemon_pid(), proc::CONT);
+    for command in commands {
+        command.end().ok();
+    }
 }

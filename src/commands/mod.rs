@@ -10,7 +10,7 @@ use crate::client::connection::{ClientError, Connection};
 use crate::client::terminal;
 use crate::commands::pages::texts::Page;
 use crate::daemon::CGROUP_KEY;
-use nix::sys::signal::SigHandler;
+use nix::sys::signal::{SigHandler, SigSet, Signal};
 use slotd_model::late::late;
 use slotd_model::license::LicenseFault;
 use slotd_model::view::{JobList, JobView, NodeView};
@@ -412,6 +412,16 @@ pub fn ask_node() -> Result<NodeView, CliError> {
     match ask(&Request::Node, &[])?.0 {
         Answer::Node(node) => Ok(*node),
         other => Err(unexpected(&other)),
+    }
+}
+
+/// Holds SIGTERM back until this process ends, if it belongs to a job. A job that requeues or cancels
+/// itself gets the signal often before this process has the answer, and would take the request for
+/// failed.
+fn outlive_own_job() {
+    if std::env::var_os("SLURM_JOB_ID").is_some() {
+        // It fails only for invalid signals.
+        let _ = SigSet::from(Signal::SIGTERM).thread_block();
     }
 }
 

@@ -2,7 +2,7 @@
 //! error when cancelling, but is one when signalling.
 
 use super::output;
-use super::{Done, Entry, ask_job_list, ask_outcomes, origin};
+use super::{Done, Entry, ask_job_list, ask_outcomes, origin, outlive_own_job};
 use crate::args::choices::{self, Applet, definition};
 use crate::args::error::{CliError, Mark};
 use crate::args::extra;
@@ -255,6 +255,7 @@ fn cancel(args: &Scancel, uid: u32, host: &str) -> Done {
     let named = !jobs.is_empty();
     let query = JobQuery { jobs, ..filter.unwrap_or_default() };
     let cancel = CancelAsk { query, signal: args.signal, batch: args.batch, full: args.full, uid };
+    outlive_own_job();
     let outcomes = ask_outcomes(&Request::Cancel(cancel))?;
     if outcomes.is_empty() && !named && args.common.verbose > 0 {
         report!(

@@ -6,7 +6,9 @@ use crate::args::error::{CliError, Mark};
 use crate::client::connection::Connection;
 use crate::commands::output;
 use crate::commands::running::running;
-use crate::commands::{Done, ask_job_list, ask_outcomes, known_names, paths, pids, unexpected};
+use crate::commands::{
+    Done, ask_job_list, ask_outcomes, known_names, outlive_own_job, paths, pids, unexpected,
+};
 use slotd_model::job::Hold;
 use slotd_model::query::JobQuery;
 use slotd_model::update::Update;
@@ -281,6 +283,9 @@ impl Session<'_> {
         action: ControlAction,
         call: Option<&str>,
     ) -> Done {
+        if matches!(action, ControlAction::Requeue(_)) {
+            outlive_own_job();
+        }
         let outcomes = ask_outcomes(&Request::Control { jobs: jobs.to_vec(), action })?;
         let mut failed = CliError { exit: 1, ..CliError::default() };
         for outcome in outcomes {

@@ -151,6 +151,13 @@ fn status_kib(pid: i32, name: &str) -> u64 {
     line.split_whitespace().next().and_then(|kib| kib.parse().ok()).unwrap_or(0)
 }
 
+/// Whether a process blocks a signal.
+pub fn blocks(pid: i32, signal: i32) -> bool {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigBlk:")).unwrap_or_default();
+    u64::from_str_radix(mask.trim(), 16).is_ok_and(|mask| mask >> (signal - 1) & 1 == 1)
+}
+
 /// Returns the number of wake-ups: voluntary context switches of all its threads.
 pub fn wakeups(pid: i32) -> u64 {
     let threads = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
