@@ -11,6 +11,7 @@
 
 use crate::actors::messages::*;
 use actix::prelude::*;
+use slotd_exec::started::StartedRuns;
 use slotd_model::change::{Change, LaunchTexts};
 use slotd_model::{JobId, StoreFault};
 use slotd_store::{Store, StoreError};
@@ -89,6 +90,8 @@ pub struct StoreOutputs {
     pub unstored: Recipient<Unstored>,
     pub well: Recipient<StoreWell>,
     pub growth: Arc<Growth>,
+    /// Knows the assigned job IDs if the database is lost.
+    pub started: Arc<StartedRuns>,
 }
 
 pub struct StoreActor {
@@ -125,12 +128,13 @@ impl StoreActor {
         let results = self.store.commit(&batches);
         break_point::reach("commit done");
         self.fresh.note(heads.iter().flat_map(|head| &head.texts_for), batches.iter().flatten());
-        let mut fault = None;
+        let (mut fault, mut assigned) = (None, None);
         for ((mut head, mut changes), result) in heads.into_iter().zip(batches).zip(results) {
             if result.is_ok() {
                 changes = Vec::new();
                 if let Some(Submitted { job, answer }) = head.submission.take() {
                     answer.into_iter().for_each(|answer| answer(job));
+                    assigned = assigned.max(Some(job));
                 }
             }
             let result = match &fault {
@@ -146,6 +150,7 @@ impl StoreActor {
                 result => self.outputs.committed.do_send(Committed { seq: head.seq, result }),
             }
         }
+        assigned.into_iter().for_each(|job| self.outputs.started.note_assigned(job));
         self.fresh.commit_over();
         fault.map_or(Ok(()), Err)
     }
@@ -328,6 +333,7 @@ mod tests {
     use slotd_model::notice::Notice;
     use slotd_model::{ArrayRole, Job, StepId};
     use slotd_store::testing;
+    use std::path::Path;
     use tokio::sync::mpsc;
 
     /// Forwards the store's replies.
@@ -377,6 +383,7 @@ mod tests {
             unstored: sink.clone().recipient(),
             well: sink.recipient(),
             growth: Arc::default(),
+            started: Arc::new(StartedRuns::open(Path::new("/dev/null"))),
         };
         (StoreActor::new(store, outputs).start(), replies)
     }

@@ -19,7 +19,6 @@ use crate::daemon::wire::FrameReader;
 use crate::daemon::work_trees::WorkTrees;
 use actix::Addr;
 use slotd_exec::launch_spec::StepUsage;
-use slotd_exec::started::StartedRuns;
 use slotd_model::change::LaunchTexts;
 use slotd_model::changed::Changed;
 use slotd_model::job::ClientProcess;
@@ -68,7 +67,6 @@ pub struct Hub {
     pub requests: Requests,
     pub history: Rc<History>,
     pub work_trees: Rc<WorkTrees>,
-    pub started: Arc<StartedRuns>,
     /// Read-locked by requests that read past jobs from the database and act on the result.
     pub past_in_use: Arc<RwLock<()>>,
     pub machine: Rc<MachineWatch>,

@@ -96,7 +96,7 @@ pub fn start(parts: Parts) -> Hub {
     let growth = Arc::new(Growth::default());
     let keep = Keep::of(&settings);
     let files = store.files().clone();
-    let store = start_store(store, &scheduler, Arc::clone(&growth));
+    let store = start_store(store, &scheduler, Arc::clone(&growth), Arc::clone(&started));
     let work_trees = WorkTrees::new(&settings, node.clone(), paths.run_dir(), store.clone());
     // Numbers used by earlier daemons are unknown. The time in microseconds exceeds them all.
     let first_notice = u64::try_from(clock::now().0).unwrap_or(1);
@@ -112,7 +112,7 @@ pub fn start(parts: Parts) -> Hub {
             outputs: runner_outputs(&scheduler),
             launcher: Arc::new(launcher),
             mark: Arc::new(mark),
-            started: Arc::clone(&started),
+            started,
             paths: Arc::new(paths.clone()),
             cgroups: cgroups.clone(),
             kill_wait: settings.kill_wait,
@@ -158,7 +158,6 @@ pub fn start(parts: Parts) -> Hub {
         requests: Requests::default(),
         history,
         work_trees: Rc::new(work_trees),
-        started,
         store,
         past_in_use,
         machine,
@@ -172,12 +171,14 @@ fn start_store(
     store: Store,
     scheduler: &Addr<SchedulerActor>,
     growth: Arc<Growth>,
+    started: Arc<StartedRuns>,
 ) -> Addr<StoreActor> {
     let outputs = StoreOutputs {
         committed: scheduler.clone().recipient(),
         unstored: scheduler.clone().recipient(),
         well: scheduler.clone().recipient(),
         growth,
+        started,
     };
     StoreActor::start_in_arbiter(&prompt_thread(), move |_| StoreActor::new(store, outputs))
 }

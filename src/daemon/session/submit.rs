@@ -125,7 +125,6 @@ impl Session {
         break_point::reach("submission promised");
         Ok(match promised {
             Ok(job) => {
-                self.hub.started.note_assigned(job);
                 self.held.allocation = client.holds.then_some((job, client.process));
                 self.look_at(job, tree.as_ref().zip(asked.as_ref()));
                 (!answered.is_done()).then(|| submitted(job, printed))
@@ -240,7 +239,6 @@ impl Session {
                 Err(refused) => Err(refused),
             };
             if let Ok(job) = &answer {
-                self.hub.started.note_assigned(*job);
                 self.look_at(*job, tree.as_ref().map(|(tree, request)| (tree, request)));
             }
             answers.push(answer);
