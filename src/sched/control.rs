@@ -86,6 +86,7 @@ impl Core {
                     // from returning to the queue.
                     let is_first = job.run.cancelled_by.is_none();
                     let is_requeued = is_being_requeued(job);
+                    let may_wait = matches!(job.run.reason, Reason::Requeued | Reason::Preempted);
                     // Its manager may still request a requeue.
                     let may_come_back = job.run.reason == Reason::TimeLimit && is_first;
                     let recurs = self.next_recurrence(job, cx.now).is_some();
@@ -94,9 +95,9 @@ impl Core {
                         self.records.edit(id, |job| job.run.cancelled_by = Some(by_uid));
                         self.records.save(id, cx);
                     }
-                    // A second, harder request.
+                    // A second, harder request, or one in place of a stop that waits for its commit.
                     let is_harder = matches!(cause, StopCause::Killed { .. });
-                    if is_harder {
+                    if is_harder || is_first && may_wait {
                         cx.out.effects.push(Effect::Stop { job: id, cause });
                     }
                     done.extend((comes_back || is_harder).then_some(id));

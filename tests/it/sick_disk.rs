@@ -96,6 +96,38 @@ fn an_unstored_cancel_survives_a_daemon_crash() {
     assert_eq!(slotd.read("pids").lines().count(), 1);
 }
 
+/// Otherwise, the job would be over after the crash, and not run again.
+#[test]
+fn an_unstored_requeue_stops_no_job() {
+    let mut slotd = Slotd::start();
+    let (job, pid) = begun(&slotd, &[], "exec sleep 1000");
+    break_disk(&slotd);
+    let out = soon(&slotd, &format!("scontrol requeue {job}")).fails(1);
+    assert!(out.stderr.contains("done, but lost if the daemon dies"), "{}", out.stderr);
+    slotd.crash();
+    assert_eq!(slotd.wait_state(job, "RUNNING").restarts(), 0);
+    assert!(proc::is_alive(pid));
+    slotd.line(&format!("scontrol requeue {job}")).ok();
+    wait_dead(pid);
+    slotd.wait("the second run", || (slotd.read("pids").lines().count() == 2).then_some(()));
+    assert_eq!(slotd.wait_state(job, "RUNNING").restarts(), 1);
+}
+
+#[test]
+fn a_requeue_that_waits_for_the_disk_does_not_delay_a_cancel() {
+    for cancel in ["scancel", "scancel -s KILL"] {
+        let slotd = Slotd::start();
+        let (job, pid) = begun(&slotd, &[], "exec sleep 1000");
+        break_disk(&slotd);
+        soon(&slotd, &format!("scontrol requeue {job}")).fails(1);
+        assert!(proc::is_alive(pid));
+        soon(&slotd, &format!("{cancel} {job}"));
+        wait_dead(pid);
+        repair_disk(&slotd);
+        assert_eq!(slotd.wait_state(job, "CANCELLED").restarts(), 0);
+    }
+}
+
 #[test]
 fn an_unstored_timeout_survives_a_daemon_crash() {
     let mut slotd = Slotd::start();

@@ -4,13 +4,14 @@
 //! existing processes act at once and are recorded later: otherwise, a job that fills the disk
 //! could not be stopped, because its end could not be written. This is safe for two reasons:
 //! repeating a stop after a restart does no harm, and the watcher's record shows the next daemon
-//! that the job was stopped, so that it does not start again. A job whose launch still waits is
-//! stopped by cancelling the launch.
+//! that the job was stopped, so that it does not start again. For the same reason, the stop of a
+//! job that is to run again follows its commit: without it, the job would be over. Another stop
+//! takes its place. A job whose launch still waits is stopped by cancelling the launch.
 
 use super::outgoing::Outgoing;
 use slotd_model::view::JobView;
 use slotd_model::{Job, JobId, StepKey};
-use slotd_sched::Effect;
+use slotd_sched::{Effect, StopCause};
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::time::Instant;
 
@@ -83,9 +84,17 @@ fn acts_on(effect: &Effect) -> Option<JobId> {
     }
 }
 
-/// Whether an effect ends or signals existing processes and starts none.
+/// Whether an effect ends or signals existing processes, starts none, and may be lost with this
+/// daemon's decision.
 fn is_urgent(effect: &Effect) -> bool {
-    acts_on(effect).is_some() && !matches!(effect, Effect::Launch(_) | Effect::Granted(_))
+    acts_on(effect).is_some()
+        && !matches!(effect, Effect::Launch(_) | Effect::Granted(_))
+        && !is_to_run_again(effect)
+}
+
+/// Whether an effect stops a job that may run again afterwards.
+fn is_to_run_again(effect: &Effect) -> bool {
+    matches!(effect, Effect::Stop { cause: StopCause::Requeue | StopCause::Preempted, .. })
 }
 
 /// Whether an effect starts processes or acts on them.
@@ -105,10 +114,13 @@ impl<A> InFlight<A> {
     pub fn sort(&mut self, effects: Vec<Effect>) -> Sorted {
         let mut sorted = Sorted::default();
         for effect in effects {
-            let waits = acts_on(&effect).is_some_and(|job| self.acts(job));
             if let Some(called_off) = self.call_off(&effect) {
                 sorted.called_off.push(called_off);
-            } else if is_urgent(&effect) && !waits {
+                continue;
+            }
+            self.take_place_of_stop(&effect);
+            let waits = acts_on(&effect).is_some_and(|job| self.acts(job));
+            if is_urgent(&effect) && !waits {
                 sorted.at_once.push(effect);
             } else {
                 if let Some(job) = acts_on(&effect) {
@@ -136,6 +148,18 @@ impl<A> InFlight<A> {
                 Some(CalledOff::Step(wanted, ticket))
             }
             _ => None,
+        }
+    }
+
+    /// Removes a waiting stop that this one takes the place of, with the effects around it.
+    fn take_place_of_stop(&mut self, effect: &Effect) {
+        let Effect::Stop { job, .. } = effect else { return };
+        let is_other = |effect: &Effect| is_to_run_again(effect) && effect.job() == Some(*job);
+        if is_urgent(effect)
+            && self.acts(*job)
+            && self.commits.iter().any(|commit| commit.effects.iter().any(is_other))
+        {
+            self.remove(|effect| acts_on(effect) == Some(*job));
         }
     }
 
@@ -263,7 +287,7 @@ mod tests {
     use super::*;
     use slotd_model::tres::Allocation;
     use slotd_model::{Job, StepId};
-    use slotd_sched::{SignalTarget, StopCause};
+    use slotd_sched::SignalTarget;
 
     const JOB: JobId = JobId(1);
     const STEP: StepKey = StepKey { job: JOB, step: StepId::Num(0) };
@@ -310,6 +334,23 @@ mod tests {
             sorted,
             Sorted { at_once: urgent, later: vec![Effect::Ended(JOB)], called_off: Vec::new() }
         );
+    }
+
+    #[test]
+    fn job_that_is_to_run_again_is_stopped_after_the_commit_or_by_another_stop() {
+        for cause in [StopCause::Requeue, StopCause::Preempted] {
+            let again = Effect::Stop { job: JOB, cause };
+            let mut line = InFlight::default();
+            assert_eq!(commit(&mut line, vec![again.clone()]).later, [again.clone()]);
+            assert_eq!(commit(&mut line, vec![usr1()]).later, [usr1()]);
+            assert_eq!(commit(&mut line, vec![stop(2)]).at_once, [stop(2)]);
+            let sorted = commit(&mut line, vec![stop(1)]);
+            assert_eq!((sorted.at_once, sorted.later), (vec![stop(1)], Vec::new()));
+            let left = std::iter::from_fn(|| line.pop()).flat_map(|commit| commit.effects);
+            assert_eq!(left.collect::<Vec<_>>(), []);
+            assert!(!line.acts(JOB));
+            assert_eq!(commit(&mut line, vec![again.clone()]).later, [again]);
+        }
     }
 
     #[test]
