@@ -190,7 +190,9 @@ impl Records {
         self.count_from(JobId(id.0.saturating_add(1)));
         let facts = Facts::of(&job);
         self.jobs.insert(id, Box::new(Record { job, ..Record::default() }));
-        self.put_waits(id, waits);
+        if waits.is_some() {
+            self.put_waits(id, waits);
+        }
         self.enter(id, &facts);
     }
 

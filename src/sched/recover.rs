@@ -9,7 +9,7 @@ use super::records::depend::Known;
 use super::resources::capacity::Part;
 use super::types::{Config, EndedJob};
 use slotd_model::memo::{MemoBody, MemoKey};
-use slotd_model::{Job, JobId, StepId, Timestamp};
+use slotd_model::{Job, JobId, JobState, StepId, Timestamp};
 
 impl Core {
     /// Rebuilds the state. `jobs`: every record that has not ended, and those that ended within
@@ -27,13 +27,21 @@ impl Core {
         let known = Known::new(&ended);
         core.records.count_from(next_id);
         let mut ids = Vec::with_capacity(jobs.len());
+        let (mut begun, mut dependent) = (Vec::new(), Vec::new());
         for job in jobs {
             ids.push(job.id);
+            if job.run.state != JobState::Pending || job.array_job_id().is_some() {
+                begun.push(job.id);
+            }
+            if !job.request.dependency.is_empty() {
+                dependent.push(job.id);
+            }
             core.restore(job);
         }
         ids.sort_unstable();
-        for id in &ids {
-            core.readopt(*id);
+        begun.sort_unstable();
+        for id in begun {
+            core.readopt(id);
         }
         let mut running: Vec<_> =
             core.records.active_jobs().map(|job| (job.run.start, job.id)).collect();
@@ -42,8 +50,9 @@ impl Core {
             core.records.note_start(id);
         }
         core.records.learn(&known);
-        for id in &ids {
-            core.records.set_waits(*id, &known);
+        dependent.sort_unstable();
+        for id in dependent {
+            core.records.set_waits(id, &known);
         }
         for id in &ids {
             core.refresh(*id, now);
@@ -96,7 +105,9 @@ impl Core {
     fn readopt(&mut self, id: JobId) {
         let Some(job) = self.records.job(id) else { return };
         let (state, submitted) = (job.run.state, job.submit);
-        if let Some(part) = Part::of(job, self.resources.config()).filter(|_| state.is_active()) {
+        if state.is_active()
+            && let Some(part) = Part::of(job, self.resources.config())
+        {
             self.resources.take(id, part);
         }
         self.records.note_restored(id);

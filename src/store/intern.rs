@@ -85,6 +85,13 @@ impl Interned {
         self.held.insert(key(request), (Arc::downgrade(request), request_id));
     }
 
+    /// Records the rows of requests that are in use.
+    pub(crate) fn remember_all(&mut self, requests: &[(i64, Arc<JobRequest>)]) {
+        self.held.reserve(requests.len());
+        self.sweep_at = self.sweep_at.max(2 * (self.held.len() + requests.len()));
+        requests.iter().for_each(|(row, request)| self.remember(request, *row));
+    }
+
     /// Returns the row of a request, inserting it if no recent row is equal.
     pub(crate) fn request_row(
         &mut self,

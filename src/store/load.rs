@@ -1,6 +1,7 @@
 //! Converts rows to jobs, and implements the queries that the writer and the reader share.
 
 use crate::error::StoreError;
+use crate::open;
 use crate::row::{JobRow, StepRow, from_json, job_id};
 use crate::schema::{jobs, launches, requests, steps, texts};
 use diesel::dsl::sql;
@@ -12,14 +13,15 @@ use slotd_model::change::LaunchTexts;
 use slotd_model::run::RunState;
 use slotd_model::{End, Job, JobId, JobRef, JobRequest, JobState, Step, TaskSet, Timestamp};
 use std::collections::HashMap;
+use std::path::Path;
 use std::sync::Arc;
 
 /// The maximum number of values in one statement, enough to make the statement's own cost
 /// negligible.
 pub(super) const CHUNK: usize = 500;
 
-/// Requests by row, so that jobs with the same row share one request in memory.
-pub(super) type Requests = HashMap<i64, Arc<JobRequest>>;
+/// Requests sorted by their rows, so that jobs with the same row share one request in memory.
+pub(super) type Requests = Vec<(i64, Arc<JobRequest>)>;
 
 /// Returns the names of the terminal or of the other job states.
 fn state_names(terminal: bool) -> Vec<&'static str> {
@@ -30,10 +32,6 @@ fn state_names(terminal: bool) -> Vec<&'static str> {
         .collect()
 }
 
-/// The maximum number of rows to decode at once, so that most decoded records reuse the memory of
-/// earlier rows.
-const BATCH: usize = 2 * FEW;
-
 /// Returns the first and the last of these sorted IDs if there are no gaps between them. A scan of
 /// their rows is faster than a search for each ID, and its statement is prepared only once.
 fn span(ids: &[i64]) -> Option<(i64, i64)> {
@@ -42,12 +40,12 @@ fn span(ids: &[i64]) -> Option<(i64, i64)> {
     has_no_gaps.then_some((first, last))
 }
 
-/// Loads the records with these IDs, including requests and steps, sorted by ID. Also returns all
-/// their requests.
-pub(super) fn assemble(
-    conn: &mut SqliteConnection,
-    ids: &[JobId],
-) -> Result<(Vec<Job>, Requests), StoreError> {
+/// The records that were loaded, sorted by ID, and all their requests.
+pub(super) type Loaded = (Vec<Job>, Requests);
+
+/// Loads the records with these IDs, including requests and steps. A record that cannot be read does
+/// not prevent the others from loading: a placeholder takes its place.
+pub(super) fn assemble(conn: &mut SqliteConnection, ids: &[JobId]) -> Result<Loaded, StoreError> {
     let mut ids: Vec<i64> = ids.iter().map(|id| i64::from(id.0)).collect();
     ids.sort_unstable();
     let mut rows: Vec<JobRow> = Vec::with_capacity(ids.len());
@@ -60,42 +58,59 @@ pub(super) fn assemble(
         rows.extend(of_these.load(conn).map_err(StoreError::sql("read jobs"))?);
     }
     rows.sort_unstable_by_key(|row| row.job_id);
-    assemble_rows(conn, rows)
-}
-
-/// Adds requests and steps to the rows and keeps their order. A record that cannot be read does not
-/// prevent the others from loading: a placeholder takes its place.
-pub(super) fn assemble_rows(
-    conn: &mut SqliteConnection,
-    rows: Vec<JobRow>,
-) -> Result<(Vec<Job>, Requests), StoreError> {
     let (requests, mut bad_requests) = load_requests(conn, &rows)?;
     let (mut steps, mut bad_steps) = load_steps(conn, &rows)?;
     let mut jobs = Vec::with_capacity(rows.len());
-    let mut with_parts = rows.into_iter().map(|row| {
+    for row in rows {
         let (id, request_id) = (row.job_id, row.request_id);
         let missing = || StoreError::Missing { what: format!("request {request_id} of job {id}") };
-        let request = requests
-            .get(&request_id)
-            .cloned()
-            .ok_or_else(|| bad_requests.remove(&request_id).unwrap_or_else(missing));
+        let request = match requests.binary_search_by_key(&request_id, |(row, _)| *row) {
+            Ok(at) => Ok(Arc::clone(&requests[at].1)),
+            Err(_) => Err(bad_requests.remove(&request_id).unwrap_or_else(missing)),
+        };
         let steps =
             bad_steps.remove(&id).map_or_else(|| Ok(steps.remove(&id).unwrap_or_default()), Err);
-        (row, request, steps)
-    });
-    while with_parts.len() > 0 {
-        let batch = with_parts.by_ref().take(BATCH).collect();
-        let read = on_all_cpus(batch, |(row, request, steps)| {
-            let id = row.job_id;
-            let read = request.and_then(|request| row.into_job(request, steps?));
-            read.or_else(|why| Ok::<Job, StoreError>(unreadable(job_id("jobs", id)?, &why)))
+        let read = request.and_then(|request| row.into_job(request, steps?));
+        jobs.push(match read {
+            Ok(job) => job,
+            Err(why) => unreadable(job_id("jobs", id)?, &why),
         });
-        for job in read {
-            jobs.push(job?);
-        }
     }
-    drop(with_parts);
     Ok((jobs, requests))
+}
+
+/// The minimum number of records per CPU. For fewer, another connection is not worthwhile.
+const FEW: usize = 4096;
+
+/// Loads the records with these sorted IDs. Divides a large number of them, as at daemon start,
+/// among all CPUs, each of which has its own connection to the database.
+pub(super) fn assemble_on_all_cpus(
+    conn: &mut SqliteConnection,
+    path: &Path,
+    ids: &[JobId],
+) -> Result<Vec<Loaded>, StoreError> {
+    // Counting the CPUs reads files of the cgroup, which takes longer than a few records.
+    let count_cpus = || std::thread::available_parallelism().map_or(1, usize::from);
+    let parts = if ids.len() < 2 * FEW { 1 } else { count_cpus().min(ids.len() / FEW) };
+    let mut parts = ids.chunks(ids.len().div_ceil(parts).max(1));
+    let own = parts.next().unwrap_or_default();
+    std::thread::scope(|scope| {
+        let begin = |ids| {
+            let load = move || assemble(&mut open::reader(path)?, ids);
+            (ids, std::thread::Builder::new().spawn_scoped(scope, load))
+        };
+        let others: Vec<_> = parts.map(begin).collect();
+        let mut loaded = vec![assemble(conn, own)?];
+        for (ids, other) in others {
+            let other = other.ok().and_then(|thread| thread.join().ok());
+            // Without a thread or a connection, the part is loaded here.
+            loaded.push(match other {
+                Some(Ok(part)) => part,
+                Some(Err(_)) | None => assemble(conn, ids)?,
+            });
+        }
+        Ok(loaded)
+    })
 }
 
 /// The prefix of a placeholder's comment.
@@ -124,55 +139,6 @@ pub(super) fn why_unreadable(job: &Job) -> Option<&str> {
     job.run.system_comment.as_deref()?.strip_prefix(UNREADABLE)
 }
 
-/// Below this number of items, dividing them among CPUs is not worthwhile.
-const FEW: usize = 4096;
-
-/// Maps items and keeps their order. Divides a large number of them, as at daemon start, among all
-/// CPUs.
-fn on_all_cpus<T: Send, U: Send>(items: Vec<T>, work: impl Fn(T) -> U + Sync) -> Vec<U> {
-    // Counting the CPUs reads files of the cgroup, which takes longer than a few records.
-    let count_cpus = || std::thread::available_parallelism().map_or(1, usize::from);
-    let cpus = if items.len() < FEW { 1 } else { count_cpus() };
-    if cpus == 1 {
-        return items.into_iter().map(work).collect();
-    }
-    let part = items.len().div_ceil(cpus);
-    let mut items = items.into_iter();
-    let mut parts: Vec<Part<T, U>> =
-        (0..cpus).map(|_| Part::Given(items.by_ref().take(part).collect())).collect();
-    let do_all = |part: &mut Part<T, U>| {
-        if let Part::Given(items) = part {
-            *part = Part::Done(std::mem::take(items).into_iter().map(&work).collect());
-        }
-    };
-    std::thread::scope(|scope| {
-        let mut own = None;
-        for part in &mut parts {
-            if own.is_none() {
-                own = Some(part);
-            } else {
-                // If no thread can be spawned, the part is processed below.
-                let _ = std::thread::Builder::new().spawn_scoped(scope, || do_all(part));
-            }
-        }
-        own.into_iter().for_each(do_all);
-    });
-    parts.iter_mut().for_each(do_all);
-    let mut all = Vec::with_capacity(part * cpus);
-    for part in parts {
-        match part {
-            Part::Done(mut done) => all.append(&mut done),
-            Part::Given(_) => {}
-        }
-    }
-    all
-}
-
-enum Part<T, U> {
-    Given(Vec<T>),
-    Done(Vec<U>),
-}
-
 /// Errors of unreadable rows, by ID.
 type Unread = HashMap<i64, StoreError>;
 
@@ -185,14 +151,10 @@ fn load_requests(
     ids.dedup();
     let mut loaded = Requests::with_capacity(ids.len());
     let mut unread = Unread::new();
-    for ids in ids.chunks(BATCH) {
-        let bodies = request_bodies(conn, ids)?;
-        let read = on_all_cpus(bodies, |(id, body)| {
-            (id, from_json("requests", "body", &body).map(Arc::new))
-        });
-        for (id, read) in read {
-            match read {
-                Ok(request) => drop(loaded.insert(id, request)),
+    for ids in ids.chunks(CHUNK) {
+        for (id, body) in request_bodies(conn, ids)? {
+            match from_json("requests", "body", &body) {
+                Ok(request) => loaded.push((id, Arc::new(request))),
                 Err(why) => drop(unread.insert(id, why)),
             }
         }
@@ -200,21 +162,20 @@ fn load_requests(
     Ok((loaded, unread))
 }
 
-/// Reads the requests in these rows, which are sorted.
+/// Reads the requests in these rows, which are sorted, in the same order.
 fn request_bodies(
     conn: &mut SqliteConnection,
     ids: &[i64],
 ) -> Result<Vec<(i64, String)>, StoreError> {
-    let mut bodies = Vec::with_capacity(ids.len());
-    for ids in ids.chunks(CHUNK) {
-        let all = requests::table.select((requests::request_id, requests::body)).into_boxed();
-        let of_these = match span(ids) {
-            Some((first, last)) => all.filter(requests::request_id.between(first, last)),
-            None => all.filter(requests::request_id.eq_any(ids)),
-        };
-        bodies.extend(of_these.load(conn).map_err(StoreError::sql("read requests"))?);
-    }
-    Ok(bodies)
+    let all = requests::table
+        .select((requests::request_id, requests::body))
+        .order(requests::request_id)
+        .into_boxed();
+    let of_these = match span(ids) {
+        Some((first, last)) => all.filter(requests::request_id.between(first, last)),
+        None => all.filter(requests::request_id.eq_any(ids)),
+    };
+    of_these.load(conn).map_err(StoreError::sql("read requests"))
 }
 
 fn load_steps(
@@ -245,24 +206,25 @@ fn load_steps(
     Ok((loaded, unread))
 }
 
-/// Loads every live job and every job that ended at or after `ended_since`, sorted by ID.
-pub(super) fn live_rows(
+/// Returns the sorted IDs of all live jobs and of all jobs that ended at or after `ended_since`.
+/// Reads only indexes.
+pub(super) fn live_ids(
     conn: &mut SqliteConnection,
     ended_since: Timestamp,
-) -> Result<Vec<JobRow>, StoreError> {
-    let mut rows: Vec<JobRow> = jobs::table
-        .filter(jobs::end_us.is_null().and(jobs::state.eq_any(state_names(false))))
-        .select(JobRow::as_select())
+) -> Result<Vec<JobId>, StoreError> {
+    let mut ids: Vec<i64> = jobs::table
+        .filter(jobs::end_us.is_null())
+        .select(jobs::job_id)
         .load(conn)
-        .map_err(StoreError::sql("read live jobs"))?;
-    let ended: Vec<JobRow> = jobs::table
-        .filter(jobs::state.eq_any(state_names(true)).and(jobs::end_us.ge(ended_since.0)))
-        .select(JobRow::as_select())
+        .map_err(StoreError::sql("find live jobs"))?;
+    let ended: Vec<i64> = jobs::table
+        .filter(jobs::end_us.ge(ended_since.0).and(jobs::state.eq_any(state_names(true))))
+        .select(jobs::job_id)
         .load(conn)
-        .map_err(StoreError::sql("read ended jobs"))?;
-    rows.extend(ended);
-    rows.sort_unstable_by_key(|row| row.job_id);
-    Ok(rows)
+        .map_err(StoreError::sql("find ended jobs"))?;
+    ids.extend(ended);
+    ids.sort_unstable();
+    ids.into_iter().map(|id| job_id("jobs", id)).collect()
 }
 
 /// The position of a record in a listing: its array or job ID, its first task ID, then its own ID.
@@ -404,15 +366,6 @@ mod tests {
         assert_eq!(span(&[7, 8, 9]), Some((7, 9)));
         for gaps in [&[7, 9][..], &[7, 7, 9], &[7, 8, 10], &[i64::MIN, i64::MAX]] {
             assert_eq!(span(gaps), None, "{gaps:?}");
-        }
-    }
-
-    #[test]
-    fn many_items_keep_their_order_on_all_cpus() {
-        for count in [0, 1, FEW - 1, FEW, FEW + 1, 2 * FEW + 7] {
-            let items: Vec<usize> = (0..count).collect();
-            let doubled: Vec<usize> = items.iter().map(|item| 2 * item).collect();
-            assert_eq!(on_all_cpus(items, |item| 2 * item), doubled, "{count}");
         }
     }
 }

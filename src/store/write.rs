@@ -253,10 +253,11 @@ impl Store {
     /// # Errors
     /// Fails if the database cannot be read.
     pub fn load_live(&mut self, ended_since: Timestamp) -> Result<Vec<Job>, StoreError> {
-        let rows = load::live_rows(&mut self.conn, ended_since)?;
-        let (jobs, requests) = load::assemble_rows(&mut self.conn, rows)?;
-        for (request_id, request) in &requests {
-            self.interned.remember(request, *request_id);
+        let ids = load::live_ids(&mut self.conn, ended_since)?;
+        let mut jobs = Vec::with_capacity(ids.len());
+        for (part, requests) in load::assemble_on_all_cpus(&mut self.conn, &self.path, &ids)? {
+            jobs.extend(part);
+            self.interned.remember_all(&requests);
         }
         for (job, why) in jobs.iter().filter_map(|job| Some((job.id, load::why_unreadable(job)?))) {
             log::error!("cannot read the record of job {job}, which is shown as failed: {why}");
