@@ -279,8 +279,8 @@ impl JobOpts {
         // A priority of 0 holds the job.
         request.hold = self.hold || self.priority == Some(Some(0));
         request.priority = self.priority.flatten().filter(|priority| *priority > 0);
-        request.constraint = self.constraint.clone().flatten();
-        request.prefer = self.prefer.clone().flatten();
+        request.constraint = self.constraint.clone().flatten().map(Box::new);
+        request.prefer = self.prefer.clone().flatten().map(Box::new);
         request.contiguous = self.contiguous;
         request.nodelist = self.nodelist.clone().unwrap_or_default();
         request.exclude = self.exclude.clone().unwrap_or_default();
@@ -290,7 +290,7 @@ impl JobOpts {
         request.delay_boot_secs = self.delay_boot.flatten();
         request.tmp_disk_mb = self.tmp;
         request.profile = self.profile.clone();
-        request.gpu_bind = self.gpu_bind.clone();
+        request.gpu_bind = self.gpu_bind.clone().map(Box::new);
         self.kept.write(request);
     }
 }

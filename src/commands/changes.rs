@@ -193,7 +193,7 @@ static PROPERTIES: &[Property] = &[
         update: |e| Ok(Update::Features(e.new.constraint.clone())),
         keys: &[Key(&["Features", "Constraint"], |_, value, _| {
             let wanted = (!value.is_empty()).then(|| slotd_parse::constraint::parse(value));
-            wanted.transpose().map(Update::Features)
+            wanted.transpose().map(|features| Update::Features(features.map(Box::new)))
         })],
     },
     Property {
@@ -261,7 +261,7 @@ static OTHER_KEYS: &[Key] = &[
     }),
     Key(&["Prefer"], |_, value, _| {
         let wanted = (!value.is_empty()).then(|| slotd_parse::constraint::parse_preference(value));
-        wanted.transpose().map(Update::Prefer)
+        wanted.transpose().map(|prefer| Update::Prefer(prefer.map(Box::new)))
     }),
     Key(&["Switches"], |key, value, _| job_values::switches(value, key).map(Update::Switches)),
     Key(&["DelayBoot"], |key, value, _| {

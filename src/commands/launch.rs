@@ -125,7 +125,11 @@ pub fn note_tree(request: &mut JobRequest) {
         // Root, submitting for another user, would read files that the user may not.
         let is_own = request.uid == nix::unistd::geteuid().as_raw();
         let is_off = !is_own || std::env::var_os("SLOTD_GIT").is_some_and(|word| word == "off");
-        request.tree = if is_off { None } else { work_tree::probe(Path::new(&request.work_dir)) };
+        request.tree = if is_off {
+            None
+        } else {
+            work_tree::probe(Path::new(&request.work_dir)).map(Box::new)
+        };
     }
 }
 
@@ -239,8 +243,8 @@ fn run_in_copy(request: &mut JobRequest, held: &Held) -> Result<(), CliError> {
         *input = own.join(&*input).to_string_lossy().into_owned();
     }
     let output_dir = std::mem::replace(&mut request.work_dir, there.to_string_lossy().into_owned());
-    request.snapshot = Some(Snapshot { name: held.name.clone(), output_dir });
-    request.tree = Some(held.tree.clone());
+    request.snapshot = Some(Box::new(Snapshot { name: held.name.clone(), output_dir }));
+    request.tree = Some(Box::new(held.tree.clone()));
     Ok(())
 }
 

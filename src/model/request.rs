@@ -299,7 +299,7 @@ pub struct JobRequest {
     pub begin: Option<Timestamp>,
     /// When the job recurs, as an entry of a crontab. `begin` is its first time.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub recurrence: Option<Recurrence>,
+    pub recurrence: Option<Box<Recurrence>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub deadline: Option<Timestamp>,
     #[serde(skip_serializing_if = "Dependency::is_empty")]
@@ -318,10 +318,10 @@ pub struct JobRequest {
 
     // Host selection.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub constraint: Option<Constraint>,
+    pub constraint: Option<Box<Constraint>>,
     /// `--prefer`: has no effect, since there is no other host to choose.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub prefer: Option<Constraint>,
+    pub prefer: Option<Box<Constraint>>,
     /// `--contiguous`: always satisfied by one node.
     #[serde(skip_serializing_if = "is_default")]
     pub contiguous: bool,
@@ -339,10 +339,10 @@ pub struct JobRequest {
     pub submit_dir: String,
     /// The git work tree that contains `work_dir`.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub tree: Option<WorkTree>,
+    pub tree: Option<Box<WorkTree>>,
     /// `--snapshot`: the copy of the work tree that contains `work_dir`.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub snapshot: Option<Snapshot>,
+    pub snapshot: Option<Box<Snapshot>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub std_out: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -434,7 +434,7 @@ pub struct JobRequest {
     pub profile: Option<String>,
     /// `--gpu-bind`, for the ranks of a batch job or a `Run`. Steps receive it in `SLURM_GPU_BIND`.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub gpu_bind: Option<GpuBind>,
+    pub gpu_bind: Option<Box<GpuBind>>,
 }
 
 impl JobRequest {

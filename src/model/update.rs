@@ -45,9 +45,9 @@ pub enum Update {
     ArrayTaskThrottle(Option<u32>),
     Requeue(bool),
     /// `None` accepts any host.
-    Features(Option<Constraint>),
+    Features(Option<Box<Constraint>>),
     /// `--prefer`; `None` means no preference.
-    Prefer(Option<Constraint>),
+    Prefer(Option<Box<Constraint>>),
     Contiguous(bool),
     /// `--switches`; `None` means any number.
     Switches(Option<Switches>),

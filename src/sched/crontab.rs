@@ -73,7 +73,7 @@ impl Core {
             let next = self.resources.config().zone.next_of(recurrence, cx.now);
             let never = || Refusal::Malformed(format!("the time {recurrence} never comes"));
             submission.request.begin = Some(next.ok_or_else(|| (at, never()))?);
-            submission.request.recurrence = Some(*recurrence);
+            submission.request.recurrence = Some(Box::new(*recurrence));
             admitted.push(self.admitted(submission).map_err(|why| (at, why))?);
         }
         self.check_submit_limits(uid, &entries)?;
@@ -177,7 +177,8 @@ impl Core {
     /// they would wait until it shows the old time again.
     pub fn follow_clock(&mut self, cx: &mut Cx) {
         let was_set_back = |job: &&Job| {
-            let is_for_all_hours = job.request.recurrence.is_some_and(|it| it.hour.is_none());
+            let is_for_all_hours =
+                job.request.recurrence.as_ref().is_some_and(|it| it.hour.is_none());
             let least = if is_for_all_hours { SMALL_CORRECTION_SECS } else { CORRECTION_SECS };
             job.run.state == JobState::Pending && job.submit > cx.now.plus_secs(least)
         };

@@ -122,7 +122,7 @@ impl Row {
             exit: run.exit.to_string(),
             restarts: run.restarts,
             next_run: view.next_run.map(millis),
-            recurs: request.recurrence.map(|recurrence| recurrence.to_string()),
+            recurs: request.recurrence.as_ref().map(|recurrence| recurrence.to_string()),
             reservation: request.reservation.clone().unwrap_or_default(),
             busy_cpus: used.as_ref().and_then(|used| {
                 let secs = elapsed.as_secs_f64();

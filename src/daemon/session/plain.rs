@@ -37,7 +37,7 @@ impl Session {
             Parsed::Job { mut submit, raw, printed } => {
                 if looks {
                     let Some(tree) = work_tree_of(&submit.request).await else { return not_plain };
-                    submit.request.tree = tree;
+                    submit.request.tree = tree.map(Box::new);
                 }
                 match self.submit(*submit, raw, Some(printed)).await? {
                     Some((Answer::Refused(_), _)) => not_plain,

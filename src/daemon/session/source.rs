@@ -25,12 +25,12 @@ impl Session {
                 aside::run(what, aside::PATIENCE, move || snapshots::source(&dir, &snapshot))
                     .await
                     .unwrap_or(None);
-            return Ok(answer(record.request.tree.clone(), kept, with_diff));
+            return Ok(answer(record.request.tree.as_deref().cloned(), kept, with_diff));
         }
         let submission = record.array_job_id().unwrap_or(record.id);
         self.hub.work_trees.settled(submission).await;
         match self.hub.readers.facts().send(ReadSource { submission, with_diff }).await? {
-            Ok(kept) => Ok(answer(record.request.tree.clone(), kept, with_diff)),
+            Ok(kept) => Ok(answer(record.request.tree.as_deref().cloned(), kept, with_diff)),
             Err(e) => Ok(refused(Refusal::Database(e.0))),
         }
     }

@@ -174,7 +174,7 @@ impl Session {
 
     /// Returns the work tree to ask git about. For a copy, the answer is stored next to it.
     fn tree_to_ask(&self, request: &JobRequest) -> Option<WorkTree> {
-        request.tree.clone().filter(|_| request.snapshot.is_none())
+        request.tree.as_deref().filter(|_| request.snapshot.is_none()).cloned()
     }
 
     /// Returns the texts that an earlier job was submitted with.

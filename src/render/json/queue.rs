@@ -254,7 +254,7 @@ mod tests {
             .asks(|r| {
                 (r.delay_boot_secs, r.tmp_disk_mb) = (Some(300), Some(2048));
                 (r.kill_on_invalid_dep, r.profile) = (Some(true), Some("Energy,Task".to_owned()));
-                r.gpu_bind = Some(GpuBind::None);
+                r.gpu_bind = Some(Box::new(GpuBind::None));
             })
             .build());
         for (key, value) in [

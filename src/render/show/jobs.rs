@@ -314,7 +314,7 @@ mod tests {
             r.switches = Some(Switches { count: 2, wait_secs: 90 });
             (r.delay_boot_secs, r.tmp_disk_mb) = (Some(300), Some(2048));
             r.kill_on_invalid_dep = Some(false);
-            r.gpu_bind = Some(GpuBind::Single(2));
+            r.gpu_bind = Some(Box::new(GpuBind::Single(2)));
         };
         let text = job(&build(191, "idle").asks(asks).build(), false, false, &ctx());
         for part in [

@@ -157,10 +157,10 @@ fn features_of_the_host_can_be_requested() {
     let constraint = |name: &str| Constraint::Feature { name: name.to_string(), nodes: 1 };
     let mut d = Double::with(|config| config.host.features = vec!["fast_disk".to_string()]);
     for name in ["fast_disk", "cpu", "gpu", "generic_gpu"] {
-        d.submit(ask().with(|r| r.constraint = Some(constraint(name))));
+        d.submit(ask().with(|r| r.constraint = Some(Box::new(constraint(name)))));
     }
     assert_eq!(
-        refusal(&mut d, ask().with(|r| r.constraint = Some(constraint("tape")))),
+        refusal(&mut d, ask().with(|r| r.constraint = Some(Box::new(constraint("tape"))))),
         [
             "no such features on this host: tape",
             "Batch job submission failed: Invalid feature specification"
@@ -168,7 +168,11 @@ fn features_of_the_host_can_be_requested() {
     );
     let mut without = Double::new(2, 1000, 0);
     assert_eq!(
-        refusal(&mut without, ask().with(|r| r.constraint = Some(constraint("generic_gpu")))).len(),
+        refusal(
+            &mut without,
+            ask().with(|r| r.constraint = Some(Box::new(constraint("generic_gpu"))))
+        )
+        .len(),
         2
     );
 }
@@ -207,12 +211,12 @@ fn a_named_gpu_model_gets_a_gpu_of_that_model() {
 fn a_preference_needs_known_features_and_need_not_be_met() {
     let mut d = Double::with(|config| config.host.features = vec!["big".to_owned()]);
     let feature = |name: &str, nodes| Constraint::Feature { name: name.to_owned(), nodes };
-    let both = Constraint::Any(vec![feature("big", 1), feature("cpu", 2)]);
+    let both = Box::new(Constraint::Any(vec![feature("big", 1), feature("cpu", 2)]));
     let job = d.submit(ask().with(|r| r.prefer = Some(both.clone())));
-    d.submit(ask().held().with(|r| r.prefer = Some(feature("big", 2))));
+    d.submit(ask().held().with(|r| r.prefer = Some(Box::new(feature("big", 2)))));
     d.plan();
     assert_eq!(d.state(job), JobState::Running);
-    let unknown = Constraint::Any(vec![feature("big", 1), feature("tape", 1)]);
+    let unknown = Box::new(Constraint::Any(vec![feature("big", 1), feature("tape", 1)]));
     let refusal = d.try_submit(ask().with(|r| r.prefer = Some(unknown.clone()))).unwrap_err();
     assert_eq!(
         refusal.lines("It failed"),
@@ -294,7 +298,7 @@ fn texts_longer_than_slurm_accepts_are_refused_with_their_length() {
         ("std_out".to_owned(), 4097, 4096)
     );
     let features =
-        slotd_parse::constraint::parse("cpu&".repeat(300).trim_end_matches('&')).unwrap();
+        Box::new(slotd_parse::constraint::parse("cpu&".repeat(300).trim_end_matches('&')).unwrap());
     assert_eq!(
         refused(&mut d, ask().with(|r| r.constraint = Some(features.clone()))),
         ("constraint".to_owned(), 1199, 1024)

@@ -279,7 +279,7 @@ fn scontrol_cannot_change_an_entry() {
 fn only_a_crontab_makes_a_job_recur() {
     let mut d = Double::new(4, 1000, 0);
     let recurrence = slotd_parse::cron::parse("* * * * * true").expect("valid").recurrence;
-    let job = d.submit(ask().with(|r| r.recurrence = Some(recurrence)));
+    let job = d.submit(ask().with(|r| r.recurrence = Some(Box::new(recurrence))));
     d.plan();
     d.exit(job, 0);
     assert_eq!(d.state(job), JobState::Ended(End::Completed));
@@ -425,8 +425,8 @@ proptest! {
                 prop_assert!(!record.run.state.is_terminal(), "{}: {:?}", time, record.run);
                 if record.run.state == JobState::Pending {
                     let due = record.begin().expect("a begin time");
-                    let recurrence = record.request.recurrence.expect("a recurrence");
-                    let next = d.core.config().zone.next_of(&recurrence, d.now);
+                    let recurrence = record.request.recurrence.as_deref().expect("a recurrence");
+                    let next = d.core.config().zone.next_of(recurrence, d.now);
                     let is_next = Some(due) <= next || record.submit > d.now;
                     prop_assert!(is_next, "{}: {:?} instead of {:?}", time, due, next);
                 }

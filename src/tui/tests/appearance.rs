@@ -7,7 +7,6 @@ use crate::tui::keys::Spot;
 use crossterm::event::{MouseButton, MouseEventKind};
 use ratatui::style::Color;
 use slotd_model::JobRequest;
-use slotd_model::cron::Recurrence;
 
 #[test]
 fn the_last_hour_of_the_host_is_shown_on_high_screens() {
@@ -143,7 +142,7 @@ fn reservations_licenses_and_qos_are_shown() {
 #[test]
 fn a_recurring_job_shows_its_next_run() {
     let recurs = |asked: &mut JobRequest| {
-        asked.recurrence = Some(Recurrence::default());
+        asked.recurrence = Some(Box::default());
         asked.time_limit_secs = Some(600);
     };
     let waits = job(5, "backup")
