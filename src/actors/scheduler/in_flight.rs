@@ -341,7 +341,8 @@ mod tests {
         for cause in [StopCause::Requeue, StopCause::Preempted] {
             let again = Effect::Stop { job: JOB, cause };
             let mut line = InFlight::default();
-            assert_eq!(commit(&mut line, vec![again.clone()]).later, [again.clone()]);
+            let sorted = commit(&mut line, vec![again.clone()]);
+            assert_eq!((sorted.at_once, sorted.later), (Vec::new(), vec![again.clone()]));
             assert_eq!(commit(&mut line, vec![usr1()]).later, [usr1()]);
             assert_eq!(commit(&mut line, vec![stop(2)]).at_once, [stop(2)]);
             let sorted = commit(&mut line, vec![stop(1)]);
