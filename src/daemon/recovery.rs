@@ -17,7 +17,7 @@ use slotd_store::upkeep::{self, fill_log};
 use slotd_store::{Reader, Store};
 use slotd_sys::paths::Paths;
 use slotd_sys::{aside, clock, user};
-use std::collections::{BTreeMap, HashSet};
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -53,7 +53,8 @@ const KEPT: &str = "state.db.replaced";
 /// The IDs of the job directories, and those of the records in the database.
 struct Numbers {
     of_directories: Vec<JobId>,
-    of_records: HashSet<JobId>,
+    /// Sorted.
+    of_records: Vec<JobId>,
 }
 
 impl Numbers {
@@ -86,15 +87,21 @@ async fn take_in_found(
     numbers: &Numbers,
     now: Timestamp,
 ) -> Result<bool, DaemonError> {
-    let waiting = jobs.iter().filter(|job| job.run.state == JobState::Pending);
-    let pending: BTreeMap<JobId, &Job> = waiting.map(|job| (job.id, job)).collect();
-    let (known, lost): (Vec<JobId>, Vec<JobId>) =
-        numbers.of_directories.iter().partition(|id| numbers.of_records.contains(id));
-    let waiting: Vec<JobId> = known.into_iter().filter(|id| pending.contains_key(id)).collect();
-    let launched = launched(paths, waiting).await?;
+    let is_known = |id: &&JobId| numbers.of_records.binary_search(id).is_ok();
+    let (known, lost): (Vec<JobId>, Vec<JobId>) = numbers.of_directories.iter().partition(is_known);
+    let is_pending = |id: &JobId| {
+        let found = jobs.binary_search_by_key(id, |job| job.id);
+        found.is_ok_and(|at| jobs[at].run.state == JobState::Pending)
+    };
+    let launched = launched(paths, known.into_iter().filter(is_pending).collect()).await?;
+    if lost.is_empty() && launched.is_empty() {
+        return Ok(false);
+    }
     let mut found: Vec<FoundJob> =
         lost.into_iter().chain(launched).map(|id| look(paths, id)).collect();
     found.sort_unstable_by_key(|found| found.id);
+    let pending = jobs.iter().filter(|job| job.run.state == JobState::Pending);
+    let pending: BTreeMap<JobId, &Job> = pending.map(|job| (job.id, job)).collect();
     let (uid, _) = user::current();
     let changes = slotd_sched::found_changes(found, &pending, (&user::user_name(uid), uid), now);
     if changes.is_empty() {
@@ -316,7 +323,7 @@ pub fn recover(
     let mut cx = Cx { now: daemon_start, out: opening };
     core.follow_clock(&mut cx);
     let opening = cx.out;
-    let adopted: Vec<Job> = core.jobs().filter(|job| job.run.state.is_active()).cloned().collect();
+    let adopted = core.records().active().map(|record| record.job.clone()).collect();
     let clients = clients_to_expect(core.jobs());
     let untold = store.untold().map_err(unusable(paths))?;
     Ok(Recovered { core, adopted, clients, daemon_start, opening, untold })

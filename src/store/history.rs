@@ -17,7 +17,7 @@ use diesel::sql_types::{BigInt, Text};
 use diesel::sqlite::SqliteConnection;
 use slotd_model::dependency::{Dependency, DependencyTerm};
 use slotd_model::{End, Job, JobId, JobRef, JobState, Timestamp};
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet};
 
 /// The maximum number of pages that one batch returns to the file system.
 const PAGES: u32 = 4096;
@@ -62,13 +62,14 @@ impl Reader {
             .map_err(StoreError::sql("count the waiting jobs"))
     }
 
-    /// Returns the IDs of all records.
+    /// Returns the IDs of all records, sorted.
     ///
     /// # Errors
     /// Fails if the database cannot be read.
-    pub fn numbers(&mut self) -> Result<HashSet<JobId>, StoreError> {
+    pub fn numbers(&mut self) -> Result<Vec<JobId>, StoreError> {
         let ids: Vec<i64> = jobs::table
             .select(jobs::job_id)
+            .order(jobs::job_id)
             .load(&mut self.conn)
             .map_err(StoreError::sql("read the job IDs"))?;
         ids.into_iter().map(|id| job_id("jobs", id)).collect()

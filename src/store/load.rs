@@ -14,7 +14,7 @@ use slotd_model::run::RunState;
 use slotd_model::{End, Job, JobId, JobRef, JobRequest, JobState, Step, TaskSet, Timestamp};
 use std::collections::HashMap;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// The maximum number of values in one statement, enough to make the statement's own cost
 /// negligible.
@@ -79,38 +79,43 @@ pub(super) fn assemble(conn: &mut SqliteConnection, ids: &[JobId]) -> Result<Loa
     Ok((jobs, requests))
 }
 
-/// The minimum number of records per CPU. For fewer, another connection is not worthwhile.
-const FEW: usize = 4096;
+/// The number of records for which another connection is worthwhile.
+pub(super) const PART: usize = 4096;
 
-/// Loads the records with these sorted IDs. Divides a large number of them, as at daemon start,
-/// among all CPUs, each of which has its own connection to the database.
-pub(super) fn assemble_on_all_cpus(
+/// Loads the records with these sorted IDs, in parts of this size. All CPUs share the parts, and
+/// each has its own connection to the database.
+pub(super) fn assemble_in_parts(
     conn: &mut SqliteConnection,
     path: &Path,
     ids: &[JobId],
+    part: usize,
 ) -> Result<Vec<Loaded>, StoreError> {
+    let left = Mutex::new(ids.chunks(part).enumerate());
+    // The lock is not held while a part is loaded.
+    let next = || left.lock().unwrap_or_else(PoisonError::into_inner).next();
+    let load = |conn: &mut SqliteConnection| {
+        let parts = std::iter::from_fn(next);
+        parts.map(|(at, ids)| (at, assemble(conn, ids))).collect::<Vec<_>>()
+    };
     // Counting the CPUs reads files of the cgroup, which takes longer than a few records.
     let count_cpus = || std::thread::available_parallelism().map_or(1, usize::from);
-    let parts = if ids.len() < 2 * FEW { 1 } else { count_cpus().min(ids.len() / FEW) };
-    let mut parts = ids.chunks(ids.len().div_ceil(parts).max(1));
-    let own = parts.next().unwrap_or_default();
-    std::thread::scope(|scope| {
-        let begin = |ids| {
-            let load = move || assemble(&mut open::reader(path)?, ids);
-            (ids, std::thread::Builder::new().spawn_scoped(scope, load))
+    let others = if ids.len() > part { count_cpus().min(ids.len().div_ceil(part)) - 1 } else { 0 };
+    let mut loaded = std::thread::scope(|scope| {
+        // Without a thread or a connection, the others do its work.
+        let begin = || {
+            let load =
+                || open::reader(path).map_or_else(|_| Vec::new(), |mut conn| load(&mut conn));
+            std::thread::Builder::new().spawn_scoped(scope, load).ok()
         };
-        let others: Vec<_> = parts.map(begin).collect();
-        let mut loaded = vec![assemble(conn, own)?];
-        for (ids, other) in others {
-            let other = other.ok().and_then(|thread| thread.join().ok());
-            // Without a thread or a connection, the part is loaded here.
-            loaded.push(match other {
-                Some(Ok(part)) => part,
-                Some(Err(_)) | None => assemble(conn, ids)?,
-            });
+        let others: Vec<_> = (0..others).filter_map(|_| begin()).collect();
+        let mut loaded = load(conn);
+        for other in others {
+            loaded.extend(other.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
         }
-        Ok(loaded)
-    })
+        loaded
+    });
+    loaded.sort_unstable_by_key(|(at, _)| *at);
+    loaded.into_iter().map(|(_, part)| part).collect()
 }
 
 /// The prefix of a placeholder's comment.
@@ -358,6 +363,7 @@ pub(super) fn launch_row(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::testing::{Place, insert, job, put};
 
     #[test]
     fn only_ids_without_gaps_are_a_span() {
@@ -366,6 +372,24 @@ mod tests {
         assert_eq!(span(&[7, 8, 9]), Some((7, 9)));
         for gaps in [&[7, 9][..], &[7, 7, 9], &[7, 8, 10], &[i64::MIN, i64::MAX]] {
             assert_eq!(span(gaps), None, "{gaps:?}");
+        }
+    }
+
+    #[test]
+    fn parts_are_returned_in_order() {
+        let place = Place::new();
+        let mut store = place.store();
+        put(&mut store, (1..=25).map(|id| insert(&job(id))).collect());
+        let ids = live_ids(&mut store.conn, Timestamp(0)).unwrap();
+        assert_eq!(ids.len(), 25);
+        let whole = assemble(&mut store.conn, &ids).unwrap().0;
+        for part in [1, 2, 24, 25, 26] {
+            // Without a file to open, the connection at hand loads all parts.
+            for path in [&place.path(), Path::new("/dev/null/none")] {
+                let parts = assemble_in_parts(&mut store.conn, path, &ids, part).unwrap();
+                let jobs: Vec<Job> = parts.into_iter().flat_map(|(jobs, _)| jobs).collect();
+                assert_eq!(jobs, whole, "{part}");
+            }
         }
     }
 }

@@ -255,7 +255,9 @@ impl Store {
     pub fn load_live(&mut self, ended_since: Timestamp) -> Result<Vec<Job>, StoreError> {
         let ids = load::live_ids(&mut self.conn, ended_since)?;
         let mut jobs = Vec::with_capacity(ids.len());
-        for (part, requests) in load::assemble_on_all_cpus(&mut self.conn, &self.path, &ids)? {
+        for (part, requests) in
+            load::assemble_in_parts(&mut self.conn, &self.path, &ids, load::PART)?
+        {
             jobs.extend(part);
             self.interned.remember_all(&requests);
         }
