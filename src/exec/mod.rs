@@ -14,6 +14,7 @@
 pub mod adopt;
 pub mod affinity;
 pub mod cgroup;
+mod claim;
 pub mod client_line;
 pub mod earlier_boot;
 pub mod environment;

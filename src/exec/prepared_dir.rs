@@ -44,9 +44,12 @@ impl PreparedDir {
         self.path.as_deref()
     }
 
-    /// Makes it the directory of the job. Returns false if the job already has one.
-    pub(super) fn become_job_dir(mut self, job_dir: &Path) -> bool {
-        self.path.take_if(|path| fs::rename(path, job_dir).is_ok()).is_some()
+    /// Makes it the directory of the job. Returns it unchanged if the job already has one.
+    pub(super) fn become_job_dir(mut self, job_dir: &Path) -> Result<(), PreparedDir> {
+        match self.path.take_if(|path| fs::rename(path, job_dir).is_ok()) {
+            Some(_) => Ok(()),
+            None => Err(self),
+        }
     }
 }
 
@@ -96,21 +99,21 @@ mod tests {
         let (jobs, spec) = (dir.path(), spec(dir.path()));
         drop(PreparedDir::make(&spec).unwrap());
         assert_eq!(names(jobs), [""; 0]);
-        assert!(PreparedDir::make(&spec).unwrap().become_job_dir(&spec.job_dir));
+        PreparedDir::make(&spec).unwrap().become_job_dir(&spec.job_dir).unwrap();
         assert_eq!(names(jobs), ["7"]);
         assert_eq!(fs::read(jobs.join("7/script.sh")).unwrap(), b"#!/bin/sh\n");
 
         // The job has a directory, or something else has its name.
         fs::write(jobs.join("7/exit_status"), "").unwrap();
-        assert!(!PreparedDir::make(&spec).unwrap().become_job_dir(&spec.job_dir));
+        PreparedDir::make(&spec).unwrap().become_job_dir(&spec.job_dir).unwrap_err();
         assert_eq!(names(&jobs.join("7")).len(), 2);
         fs::remove_dir_all(jobs.join("7")).unwrap();
         let elsewhere = tempfile::tempdir().unwrap();
         symlink(elsewhere.path(), jobs.join("7")).unwrap();
-        assert!(!PreparedDir::make(&spec).unwrap().become_job_dir(&spec.job_dir));
+        PreparedDir::make(&spec).unwrap().become_job_dir(&spec.job_dir).unwrap_err();
         fs::remove_file(jobs.join("7")).unwrap();
         fs::write(jobs.join("7"), "a file").unwrap();
-        assert!(!PreparedDir::make(&spec).unwrap().become_job_dir(&spec.job_dir));
+        PreparedDir::make(&spec).unwrap().become_job_dir(&spec.job_dir).unwrap_err();
         assert_eq!(names(jobs), ["7"]);
 
         // The name of the prepared directory is taken, for example by a link.

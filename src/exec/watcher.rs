@@ -26,11 +26,10 @@ mod starting;
 mod suspension;
 
 use crate::cgroup::StepCgroup;
-use crate::job_files;
-use crate::launch_spec::{LaunchSpec, SignalScope, StepCommand, StepEvent, socket_name};
+use crate::claim::{self, Marked, NotClaimed, OwnSocket, Prepared, path_in};
+use crate::launch_spec::{LaunchSpec, SignalScope, StepCommand, StepEvent};
 use crate::meter::{Meter, OverTime, Pace};
 use crate::peer::{Peer, flush, poll, queue_event, send_last};
-use crate::prepared_dir::PreparedDir;
 use crate::{LaunchError, LaunchFault, job_dirs, launch_lock, pmi, task, wire};
 use commands::signal_all;
 use nix::poll::{PollFd, PollFlags};
@@ -45,10 +44,9 @@ use slotd_sys::clock::{self, now};
 use slotd_sys::proc::{self, DeadChildrenIo};
 use slotd_sys::{break_point, limits, slice, socket};
 use std::ffi::CStr;
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -81,13 +79,7 @@ struct ProcessState {
     oom_score_adj: i64,
     /// The reads and writes of its ended children.
     dead_io: DeadChildrenIo,
-    /// Its socket while it has no step. For each step, the socket gets another name in the job's
-    /// directory, which is far cheaper than a new socket.
-    idle: Option<UnixListener>,
-    /// The name of the socket between steps. Exists from the end of the first step until the
-    /// watcher exits.
-    idle_path: PathBuf,
-    has_idle_path: bool,
+    socket: OwnSocket,
 }
 
 impl ProcessState {
@@ -99,17 +91,7 @@ impl ProcessState {
             nofile: limits::raise_descriptors(),
             oom_score_adj: task::oom_score_adj(),
             dead_io: DeadChildrenIo::of_this_process(),
-            idle: None,
-            idle_path: launch_lock::idle_socket(root, std::process::id()),
-            has_idle_path: false,
-        }
-    }
-}
-
-impl Drop for ProcessState {
-    fn drop(&mut self) {
-        if self.has_idle_path {
-            let _ = std::fs::remove_file(&self.idle_path);
+            socket: OwnSocket::new(launch_lock::idle_socket(root, std::process::id())),
         }
     }
 }
@@ -156,27 +138,27 @@ fn run(connection: Connection, process: &mut ProcessState) -> io::Result<Option<
     break_point::reach("launch read");
     let mut peer = Some(Peer::new(connection.control, connection.incoming)?);
     let started = now();
-    let (Marked { dir, listener }, has_script) = match claim(&spec, prepared, process) {
-        Ok(claimed) => claimed,
-        Err(NotClaimed::LaunchedBefore(why)) => {
-            send_last(&mut peer, &StepEvent::Refused(why));
-            return Ok(None);
-        }
-        Err(NotClaimed::Failed(why)) => {
-            send_last(&mut peer, &StepEvent::Ended(failed_record(&spec, &why, started)));
-            return Ok(None);
-        }
-    };
+    let (Marked { dir, listener }, has_script) =
+        match claim::claim(&spec, prepared, &mut process.socket) {
+            Ok(claimed) => claimed,
+            Err(NotClaimed::LaunchedBefore(why)) => {
+                send_last(&mut peer, &StepEvent::Refused(why));
+                return Ok(None);
+            }
+            Err(NotClaimed::Failed(why)) => {
+                send_last(&mut peer, &StepEvent::Ended(failed_record(&spec, &why, started)));
+                return Ok(None);
+            }
+        };
     break_point::reach("step claimed");
     // From here on, a new daemon can see that this step was launched.
     drop(connection.lock);
 
-    let name = socket_name(spec.step.step, spec.run);
     let (signals, client) =
         match sources(&spec, &handed).map_err(LaunchError::system("watch the step")) {
             Ok(sources) => sources,
             Err(why) => {
-                let _ = std::fs::remove_file(socket::short_path(&dir, &name));
+                let _ = std::fs::remove_file(path_in(&dir, &spec));
                 send_last(&mut peer, &StepEvent::Ended(failed_record(&spec, &why, started)));
                 return Ok(None);
             }
@@ -199,7 +181,7 @@ fn run(connection: Connection, process: &mut ProcessState) -> io::Result<Option<
     // running step.
     let _ = set_name(WAITS);
     process.dead_io = watcher.meter.take_dead_io();
-    Ok(watcher.finish(&record, &name, process))
+    Ok(watcher.finish(&record, process))
 }
 
 /// Returns the record of a step that could not be started.
@@ -228,95 +210,6 @@ fn sources(spec: &LaunchSpec, handed: &[OwnedFd]) -> io::Result<(SignalFd, Optio
         None => None,
     };
     Ok((signals, client))
-}
-
-/// The reason why a step is not launched here.
-enum NotClaimed {
-    LaunchedBefore(String),
-    Failed(LaunchError),
-}
-
-/// A directory with the socket of a step, which marks the step as running once the directory is the
-/// job's.
-struct Marked {
-    dir: File,
-    listener: UnixListener,
-}
-
-/// The directory of a job whose start is not durable yet.
-struct Prepared {
-    dir: PreparedDir,
-    marked: Marked,
-}
-
-/// Prepares the directory of a job with its script and the socket of its step. Returns `None` if the
-/// job has no script or if this fails: the step is then marked as running when it begins.
-fn prepare(spec: &LaunchSpec, process: &mut ProcessState) -> Option<Prepared> {
-    let dir = PreparedDir::make(spec)?;
-    let marked = mark(dir.path()?, spec, process).ok()?;
-    Some(Prepared { dir, marked })
-}
-
-/// Marks the step as running: its socket is in the job directory. No other launch of the step can do
-/// the same. Also returns whether the script is in the directory.
-fn claim(
-    spec: &LaunchSpec,
-    prepared: Option<Prepared>,
-    process: &mut ProcessState,
-) -> Result<(Marked, bool), NotClaimed> {
-    if let Some(Prepared { dir, marked }) = prepared {
-        if dir.become_job_dir(&spec.job_dir) {
-            return Ok((marked, true));
-        }
-        process.idle = process.has_idle_path.then_some(marked.listener);
-    }
-    job_files::make_job_dir(&spec.job_dir).map_err(NotClaimed::Failed)?;
-    let marked = mark(&spec.job_dir, spec, process)?;
-    if matches!(job_files::read_record(&spec.job_dir, spec.step.step, spec.run), Ok(Some(_))) {
-        // The step has ended, and its watcher has just removed the socket.
-        let name = socket_name(spec.step.step, spec.run);
-        let _ = std::fs::remove_file(socket::short_path(&marked.dir, &name));
-        return Err(NotClaimed::LaunchedBefore(format!("step {} has ended already", spec.step)));
-    }
-    Ok((marked, false))
-}
-
-/// Creates the socket of the step in this directory.
-fn mark(dir: &Path, spec: &LaunchSpec, process: &mut ProcessState) -> Result<Marked, NotClaimed> {
-    let opened = OpenOptions::new()
-        .read(true)
-        .custom_flags(libc::O_DIRECTORY | libc::O_NOFOLLOW)
-        .open(dir)
-        .map_err(LaunchError::own_file("open the directory", dir))
-        .map_err(NotClaimed::Failed)?;
-    let name = socket_name(spec.step.step, spec.run);
-    let listener =
-        listen(&socket::short_path(&opened, &name), process).map_err(|e| match e.kind() {
-            io::ErrorKind::AddrInUse => {
-                NotClaimed::LaunchedBefore(format!("step {} was launched before", spec.step))
-            }
-            _ => NotClaimed::Failed(LaunchError::own_file("make", &dir.join(&name))(e)),
-        })?;
-    Ok(Marked { dir: opened, listener })
-}
-
-/// Listens at a path that does not exist yet, with the socket of the previous step or a new one.
-fn listen(path: &Path, process: &mut ProcessState) -> io::Result<UnixListener> {
-    if let Some(listener) = process.idle.take() {
-        match std::fs::hard_link(&process.idle_path, path) {
-            Ok(()) => return Ok(listener),
-            Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {
-                return Err(io::ErrorKind::AddrInUse.into());
-            }
-            // Its name was removed, this is another file system, or the file system does not
-            // support hard links.
-            Err(_) => drop(std::fs::remove_file(&process.idle_path)),
-        }
-        process.has_idle_path = false;
-    }
-    let listener = UnixListener::bind(path)?;
-    listener.set_nonblocking(true)?;
-    Ok(listener)
 }
 
 /// Detaches from the launcher: no terminal, no signals but SIGCHLD, and /dev/null as standard
@@ -380,7 +273,7 @@ fn read_launch(
             if prepared.is_none() {
                 // The thread that commits the job, and then its client, may need this CPU.
                 slice::reset();
-                prepared = prepare(spec, process);
+                prepared = claim::prepare(spec, &mut process.socket);
                 slice::shorten();
             }
             break_point::reach("launch prepared");

@@ -2,6 +2,7 @@
 
 use super::{Connection, ProcessState, Task, Watcher};
 use crate::cgroup::StepCgroup;
+use crate::claim::path_in;
 use crate::job_files;
 use crate::launch_spec::{LaunchSpec, StepEvent, StepUsage};
 use crate::meter::Sample;
@@ -13,7 +14,7 @@ use nix::sys::signalfd::{SfdFlags, SignalFd};
 use slotd_model::tres::Usage;
 use slotd_model::{ExitCode, ExitRecord, StepId};
 use slotd_sys::clock::{self, now};
-use slotd_sys::{break_point, lock, memory, socket};
+use slotd_sys::{break_point, lock, memory};
 use std::fs::File;
 use std::io;
 use std::os::fd::AsFd;
@@ -145,17 +146,13 @@ impl Watcher {
     }
 
     /// Removes the step's socket, which marks the step as running.
-    fn unclaim(&mut self, socket: &Path, process: &mut ProcessState) {
+    fn unclaim(&mut self, process: &mut ProcessState) {
+        let socket = path_in(&self.dir, &self.spec);
         // Connections for this step have nothing to do with the next one.
         while self.listener.accept().is_ok() {}
-        process.idle = self.may_stay.then(|| self.listener.try_clone()).and_then(Result::ok);
-        if process.idle.is_some()
-            && !process.has_idle_path
-            && std::fs::rename(socket, &process.idle_path).is_ok()
-        {
-            process.has_idle_path = true;
-        } else {
-            let _ = std::fs::remove_file(socket);
+        match self.may_stay.then(|| self.listener.try_clone()) {
+            Some(Ok(listener)) => process.socket.keep(listener, &socket),
+            Some(Err(_)) | None => drop(std::fs::remove_file(socket)),
         }
     }
 
@@ -164,7 +161,6 @@ impl Watcher {
     pub(super) fn finish(
         mut self,
         record: &ExitRecord,
-        socket: &str,
         process: &mut ProcessState,
     ) -> Option<Connection> {
         self.stderr = None;
@@ -186,7 +182,7 @@ impl Watcher {
             self.may_stay &= written.is_ok();
             if written.is_ok() {
                 // Without a record, keep the socket: it shows that the step did run.
-                self.unclaim(&socket::short_path(&self.dir, socket), process);
+                self.unclaim(process);
             }
             break_point::reach("end recorded");
             let ended = StepEvent::Ended(record.clone());
