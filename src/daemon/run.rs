@@ -20,7 +20,6 @@ use crate::daemon::sources::{Sources, SourcesError};
 use crate::daemon::wiring::{self, Parts};
 use crate::daemon::{database, listener, logging, shutdown};
 use actix::prelude::*;
-use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use sd_notify::NotifyState;
 use slotd_exec::cgroup::CgroupBase;
 use slotd_exec::launch_mark::LaunchMark;
@@ -31,7 +30,7 @@ use slotd_model::partition::Host;
 use slotd_store::{Reader, Store};
 use slotd_sys::gpus::Places;
 use slotd_sys::paths::Paths;
-use slotd_sys::{aside, memory, slice};
+use slotd_sys::{aside, limits, memory, slice};
 use std::ffi::{OsStr, OsString};
 use std::io;
 use std::os::unix::net::UnixListener;
@@ -284,17 +283,12 @@ const LEAST_DESCRIPTORS: u64 = 64;
 /// Each client and each running step needs a descriptor, and a thousand waiting clients must not
 /// keep others out.
 fn raise_descriptor_limit() -> Result<u64, DaemonError> {
-    let read = || getrlimit(Resource::RLIMIT_NOFILE).map_err(failed("cannot read ulimit -n"));
-    let (soft, hard) = read()?;
-    if soft < hard
-        && let Err(e) = setrlimit(Resource::RLIMIT_NOFILE, hard, hard)
-    {
-        log::warn!("cannot raise the limit on open files: {e}");
-    }
-    let limit = read()?.0;
-    match limit {
-        ..LEAST_DESCRIPTORS => Err(DaemonError::Descriptors { limit, least: LEAST_DESCRIPTORS }),
-        LEAST_DESCRIPTORS.. => Ok(soft),
+    let raised = limits::raise_descriptors();
+    match limits::descriptors().unwrap_or(0) {
+        limit @ ..LEAST_DESCRIPTORS => {
+            Err(DaemonError::Descriptors { limit, least: LEAST_DESCRIPTORS })
+        }
+        limit => Ok(raised.map_or(limit, |before| before.soft)),
     }
 }
 
