@@ -11,6 +11,7 @@
 #![warn(unreachable_pub)]
 
 pub mod accounting;
+mod commit;
 mod crontabs;
 pub mod diffs;
 pub mod error;
