@@ -60,6 +60,12 @@ impl Core {
         if let Some(clock) = record.clock {
             self.records.edit(id, |job| job.run.catch_up(clock));
         }
+        if let Some(by) = record.cancelled_by
+            && self.job(id).is_some_and(|job| job.run.state.is_active())
+        {
+            // The daemon that cancelled it may not have stored that.
+            self.records.edit(id, |job| *job.run.cancelled_by.get_or_insert(by));
+        }
         let Some(job) = self.job(id) else { return };
         match job.run.state {
             JobState::Completing
@@ -71,6 +77,10 @@ impl Core {
                 if self.ends_preempted(job, &record, cause) =>
             {
                 self.end_preempted(id, &record, cx);
+            }
+            JobState::Completing if ended_before_its_stop(job, cause) => {
+                self.records.edit(id, |job| job.run.preempted = None);
+                self.end_running(id, record, cause, cx);
             }
             // Regardless of how its processes responded to SIGTERM.
             JobState::Completing if job.run.reason == Reason::NodeDown => {
@@ -415,5 +425,17 @@ impl Core {
             self.records.save_split(own, id, cx);
             self.end_pending(own, ending, cx);
         }
+    }
+}
+
+/// Returns whether a job that was to be stopped for its preemption or at its deadline had ended by
+/// itself before.
+fn ended_before_its_stop(job: &Job, cause: EndCause) -> bool {
+    match job.run.reason {
+        _ if job.run.cancelled_by.is_some() => false,
+        // See `Core::ends_preempted`.
+        Reason::Preempted => true,
+        Reason::DeadLine => cause == EndCause::Exited,
+        _ => false,
     }
 }

@@ -288,13 +288,17 @@ impl Core {
     }
 
     /// Returns whether a job ends because of its preemption: it was stopped for it, or failed after
-    /// the warning.
+    /// the warning. It was not stopped for it if it had ended before, for example while no daemon
+    /// ran.
     pub(super) fn ends_preempted(&self, job: &Job, record: &ExitRecord, cause: EndCause) -> bool {
         if job.run.cancelled_by.is_some() || cause == EndCause::OutOfMemory {
             return false;
         }
         match job.run.state {
-            JobState::Completing => job.run.reason == Reason::Preempted,
+            JobState::Completing => {
+                let ended_otherwise = matches!(cause, EndCause::Exited | EndCause::TimeLimit);
+                job.run.reason == Reason::Preempted && !ended_otherwise
+            }
             JobState::Running | JobState::Suspended => {
                 let has_failed = cause == EndCause::Exited && record.exit != ExitCode::OK;
                 has_failed && grace_end(job).is_some()

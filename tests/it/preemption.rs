@@ -4,6 +4,7 @@ mod suspended;
 
 use slotd_kit::{Slotd, proc};
 use std::fs;
+use std::time::{Duration, SystemTime};
 
 /// Partitions of three tiers. Jobs in the partition `requeue` are queued again, those in `cancel`
 /// end, and those in `slow` have a grace time.
@@ -191,6 +192,28 @@ fn a_killed_daemon_forgets_no_preemption() {
     slotd.wait_reason(victim, "BeginTime");
     assert_eq!(slotd.show(victim, "Restarts"), "1");
     assert_eq!(slotd.job(urgent).restarts(), 0);
+}
+
+/// When the next daemon starts, the other job is due, and the daemon has not seen the end yet.
+#[test]
+fn a_job_that_ended_while_no_daemon_ran_is_not_preempted() {
+    for partition in ["requeue", "cancel"] {
+        let mut slotd = tiers();
+        let script = "echo run >> runs; until test -e go; do sleep 0.05; done; echo over > over";
+        let victim = slotd.wrap(&["-p", partition, "-c", "2"], script);
+        slotd.wait_text("runs", "run\n");
+        let urgent = slotd.wrap(&["-p", "high", "-c", "2", "-b", "now+1second"], "true");
+        let due = SystemTime::now() + Duration::from_secs(2);
+        slotd.kill9();
+        fs::write(slotd.path("go"), "").unwrap();
+        slotd.wait_text("over", "over\n");
+        slotd.wait("the begin time", || (SystemTime::now() > due).then_some(()));
+        slotd.start_daemon();
+        assert_eq!(slotd.wait_end(victim).state(), "COMPLETED");
+        assert_eq!(slotd.wait_end(urgent).state(), "COMPLETED");
+        assert_eq!(slotd.read("runs"), "run\n");
+        assert_eq!(slotd.show(victim, "Restarts"), "0");
+    }
 }
 
 #[test]

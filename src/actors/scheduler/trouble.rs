@@ -99,7 +99,8 @@ impl SchedulerActor {
     /// if none of this is on disk.
     fn is_ending(&self, id: JobId) -> bool {
         let comes_back = |job: &Job| match job.run.reason {
-            Reason::Requeued => true,
+            // The stop may still wait for its commit.
+            Reason::Requeued | Reason::Preempted => true,
             Reason::TimeLimit => job.request.requeue || job.request.recurrence.is_some(),
             _ => false,
         };

@@ -335,6 +335,38 @@ fn a_job_that_ends_in_its_grace_time_is_preempted_only_if_it_fails() {
     }
 }
 
+/// It may have ended while no daemon ran, or while the disk was writing the decision.
+#[test]
+fn a_job_that_had_ended_before_it_was_stopped_is_not_preempted() {
+    for mode in [PreemptMode::Cancel, PreemptMode::Requeue] {
+        for (code, end) in [(0, End::Completed), (3, End::Failed)] {
+            let mut d = tiers(mode, 0);
+            let victim = started(&mut d, &[to("low").cpus(4)])[0];
+            let urgent = d.submit(to("high").cpus(2));
+            d.plan();
+            assert_eq!(d.stops(), [(victim, CANCEL)]);
+            d.exit(victim, code);
+            d.plan();
+            assert_eq!((d.state(victim), d.started()), (JobState::Ended(end), vec![urgent]));
+            let run = &d.core.job(victim).unwrap().run;
+            assert_eq!((run.exit, &run.preempted), (ExitCode::status(code), &None));
+        }
+    }
+}
+
+#[test]
+fn a_job_that_was_cancelled_by_an_earlier_daemon_is_not_requeued_for_a_preemption() {
+    let mut d = tiers(PreemptMode::Requeue, 0);
+    let victim = started(&mut d, &[to("low").cpus(4)])[0];
+    d.submit(to("high").cpus(2));
+    d.plan();
+    let ended = ExitRecord::gone(ExitCode::signal(15), d.now);
+    let record = ExitRecord { stopped: true, cancelled_by: Some(1001), ..ended };
+    d.act(|core, cx| core.on_job_ended(victim, record, EndCause::Stopped, cx));
+    assert_eq!(d.state(victim), JobState::Ended(End::Cancelled));
+    assert_eq!(d.core.job(victim).unwrap().run.cancelled_by, Some(1001));
+}
+
 #[test]
 fn a_job_goes_on_if_the_one_that_needed_its_room_no_longer_waits() {
     let mut d = tiers(PreemptMode::Cancel, 60);
