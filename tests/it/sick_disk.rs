@@ -113,6 +113,29 @@ fn an_unstored_requeue_stops_no_job() {
     assert_eq!(slotd.wait_state(job, "RUNNING").restarts(), 1);
 }
 
+/// Commands on a job whose preemption waits for the disk report that they are not recorded.
+#[test]
+fn a_preemption_that_waits_for_the_disk_is_no_end() {
+    let tiers = "[[partition]]\nname = \"low\"\npreempt_mode = \"requeue\"\ndefault = true\n\
+                 [[partition]]\nname = \"high\"\npriority_tier = 10\n";
+    let mut slotd = Slotd::setup().set("SLOTD_CPUS", 2).toml(tiers).start();
+    let (job, pid) = begun(&slotd, &["-c", "2"], "exec sleep 1000");
+    let urgent = slotd.wrap(&["-p", "high", "-c", "2", "-b", "now+1second"], "true");
+    break_disk(&slotd);
+    slotd.wait_state(job, "COMPLETING");
+    for line in ["scontrol update comment=x jobid=", "scontrol hold "] {
+        let out = soon(&slotd, &format!("{line}{job}")).fails(1);
+        assert!(out.stderr.contains("done, but lost if the daemon dies"), "{line}: {}", out.stderr);
+    }
+    assert!(proc::is_alive(pid));
+    soon(&slotd, &format!("scancel {job}"));
+    wait_dead(pid);
+    slotd.crash();
+    assert_eq!(slotd.wait_end(job).state(), "CANCELLED");
+    assert_eq!(slotd.wait_end(urgent).state(), "COMPLETED");
+    assert_eq!(slotd.read("pids").lines().count(), 1);
+}
+
 #[test]
 fn a_requeue_that_waits_for_the_disk_does_not_delay_a_cancel() {
     for cancel in ["scancel", "scancel -s KILL"] {
