@@ -67,19 +67,25 @@ impl Numbers {
     }
 }
 
-/// Returns those of these jobs that were launched.
-async fn launched(paths: &Paths, jobs: Vec<JobId>) -> Result<Vec<JobId>, DaemonError> {
+/// Returns those of these jobs that were launched, except in the run that the database has as
+/// running.
+async fn launched(
+    paths: &Paths,
+    jobs: Vec<(JobId, Option<u32>)>,
+) -> Result<Vec<JobId>, DaemonError> {
     let dir = paths.jobs_dir();
     let look = move || -> io::Result<Vec<JobId>> {
         let was_launched = job_dirs::launched(&dir)?;
-        Ok(jobs.into_iter().filter(|id| was_launched(*id)).collect())
+        let found = jobs.into_iter().filter(|(id, running)| was_launched(*id, *running));
+        Ok(found.map(|(id, _)| id).collect())
     };
     let seen = aside::run(LOOK, aside::LONG, look).await.map_err(failed(LOOK))?;
     seen.map_err(failed(paths.jobs_dir().display().to_string()))
 }
 
-/// Adds launched jobs that the database lacks or has as pending, which means that it was lost or
-/// replaced by an older copy. Returns true if there were any; they are in the database now.
+/// Adds launched jobs that the database lacks or has as pending or in an earlier run, which means
+/// that it was lost or replaced by an older copy. Returns true if there were any; they are in the
+/// database now.
 async fn take_in_found(
     store: &mut Store,
     paths: &Paths,
@@ -89,21 +95,22 @@ async fn take_in_found(
 ) -> Result<bool, DaemonError> {
     let is_known = |id: &&JobId| numbers.of_records.binary_search(id).is_ok();
     let (known, lost): (Vec<JobId>, Vec<JobId>) = numbers.of_directories.iter().partition(is_known);
-    let is_pending = |id: &JobId| {
-        let found = jobs.binary_search_by_key(id, |job| job.id);
-        found.is_ok_and(|at| jobs[at].run.state == JobState::Pending)
-    };
-    let launched = launched(paths, known.into_iter().filter(is_pending).collect()).await?;
+    let live = known.into_iter().filter_map(|id| {
+        let job = &jobs[jobs.binary_search_by_key(&id, |job| job.id).ok()?];
+        may_have_run_since(job)
+            .then_some((id, Some(job.run.restarts).filter(|_| job.run.state.is_active())))
+    });
+    let launched = launched(paths, live.collect()).await?;
     if lost.is_empty() && launched.is_empty() {
         return Ok(false);
     }
     let mut found: Vec<FoundJob> =
         lost.into_iter().chain(launched).map(|id| look(paths, id)).collect();
     found.sort_unstable_by_key(|found| found.id);
-    let pending = jobs.iter().filter(|job| job.run.state == JobState::Pending);
-    let pending: BTreeMap<JobId, &Job> = pending.map(|job| (job.id, job)).collect();
+    let known = jobs.iter().filter(|job| may_have_run_since(job));
+    let known: BTreeMap<JobId, &Job> = known.map(|job| (job.id, job)).collect();
     let (uid, _) = user::current();
-    let changes = slotd_sched::found_changes(found, &pending, (&user::user_name(uid), uid), now);
+    let changes = slotd_sched::found_changes(found, &known, (&user::user_name(uid), uid), now);
     if changes.is_empty() {
         return Ok(false);
     }
@@ -118,6 +125,13 @@ async fn take_in_found(
         }
     }
     Ok(true)
+}
+
+/// Returns whether the job may have run since the database was copied: it was pending, or its script
+/// ran and may have been requeued.
+fn may_have_run_since(job: &Job) -> bool {
+    let state = job.run.state;
+    state == JobState::Pending || (state.is_active() && job.own_step_id().is_some())
 }
 
 fn look(paths: &Paths, id: JobId) -> FoundJob {

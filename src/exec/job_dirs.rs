@@ -186,20 +186,23 @@ pub fn over_time(job_dir: &Path, job: JobId, run: Option<u32>) -> Vec<StepSeries
     all
 }
 
-/// Returns the check whether a job was launched, in this run or an earlier one. It looks files up
-/// from the open directory: resolving whole paths for thousands of waiting jobs would delay the
-/// start of the daemon.
+/// Returns the check whether a job was launched, in this run or an earlier one. If its script is
+/// known to run, the check is whether anything but this run was launched. It looks files up from the
+/// open directory: resolving whole paths for thousands of jobs would delay the start of the daemon.
 ///
 /// # Errors
 /// Fails if the directory of job directories cannot be opened.
-pub fn launched(jobs_dir: &Path) -> io::Result<impl Fn(JobId) -> bool + use<>> {
+pub fn launched(jobs_dir: &Path) -> io::Result<impl Fn(JobId, Option<u32>) -> bool + use<>> {
     let jobs_dir = File::open(jobs_dir)?;
     let exists = move |file: PathBuf| {
         faccessat(&jobs_dir, &file, AccessFlags::F_OK, AtFlags::empty()).is_ok()
     };
-    Ok(move |id: JobId| {
+    Ok(move |id: JobId, running: Option<u32>| {
         let job_dir = PathBuf::from(id.to_string());
-        exists(job_dir.join(JOB)) || exists(launch_spec::exit_path(&job_dir, StepId::Batch))
+        let runs = |run| exists(job_dir.join(launch_spec::socket_name(StepId::Batch, run)));
+        let was_launched =
+            || exists(job_dir.join(JOB)) || exists(launch_spec::exit_path(&job_dir, StepId::Batch));
+        !running.is_some_and(runs) && was_launched()
     })
 }
 
@@ -360,10 +363,13 @@ mod tests {
             job: JobText::of(&job),
             ..LaunchSpec::default()
         };
-        assert!(!was_launched(JobId(3)) && !was_launched(JobId(4)));
+        assert!(!was_launched(JobId(3), None) && !was_launched(JobId(4), None));
         job_files::write_record(&open(), &spec(run(0)), &ExitRecord::default(), &Series::default())
             .unwrap();
-        assert!(was_launched(JobId(3)));
+        assert!(was_launched(JobId(3), None) && was_launched(JobId(3), Some(0)));
+        fs::write(dir.join("batch.0.sock"), "").unwrap();
+        assert!(!was_launched(JobId(3), Some(0)) && was_launched(JobId(3), Some(1)));
+        fs::remove_file(dir.join("batch.0.sock")).unwrap();
         assert_eq!(look(&dir).job, Some(run(0)));
         job_files::write_job(&open(), &spec(run(1))).unwrap();
         assert_eq!(look(&dir).job, Some(run(1)));

@@ -1,5 +1,6 @@
-//! Jobs that were launched but are missing from the database, or still pending in it, because it
-//! was lost or replaced by an older copy. Their records are rebuilt from their directories.
+//! Jobs that were launched but are missing from the database, or still pending or in an earlier run
+//! in it, because it was lost or replaced by an older copy. Their records are rebuilt from their
+//! directories.
 //!
 //! A job that is still running is RUNNING and adopted like any running job. An ended job gets the
 //! exit code recorded in its directory, and the user who cancelled it.
@@ -15,6 +16,7 @@ use slotd_model::tres::Usage;
 use slotd_model::{
     ArrayRole, End, ExitCode, Job, JobId, JobRequest, JobState, Reason, Step, StepId, Timestamp,
 };
+use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -31,20 +33,20 @@ pub struct FoundJob {
     pub script: Option<Vec<u8>>,
 }
 
-/// Returns the changes that add the found jobs to the database. `pending`: its pending records;
-/// `owner`: the name and UID of the user who owns the directories.
+/// Returns the changes that add the found jobs to the database. `known`: its records of jobs that
+/// have not ended; `owner`: the name and UID of the user who owns the directories.
 pub fn found_changes(
     found: Vec<FoundJob>,
-    pending: &BTreeMap<JobId, &Job>,
+    known: &BTreeMap<JobId, &Job>,
     owner: (&str, u32),
     now: Timestamp,
 ) -> Vec<Change> {
     let mut changes = Vec::new();
     let mut taken: BTreeMap<JobId, Vec<u32>> = BTreeMap::new();
     for found in found {
-        let waiting = pending.get(&found.id).copied();
+        let before = known.get(&found.id).copied();
         let (id, script) = (found.id, found.script.clone());
-        let Some(job) = record(found, waiting, owner, now) else { continue };
+        let Some(job) = record(found, before, owner, now) else { continue };
         if let ArrayRole::Task { array_job, task } = job.role {
             taken.entry(array_job).or_default().push(task);
         }
@@ -53,8 +55,11 @@ pub fn found_changes(
             .iter()
             .map(|step| Change::PutStep { job: id, step: Box::new(step.clone()) })
             .collect();
+        // They belong to an earlier run.
+        let old = before.into_iter().flat_map(|job| &job.steps);
+        changes.extend(old.map(|step| Change::DropStep { job: id, step: step.id }));
         let own = Box::new(job.without_steps());
-        changes.push(match waiting {
+        changes.push(match before {
             Some(_) => Change::Update(own),
             None => Change::Insert { job: own, texts: script.map_or(Texts::None, Texts::Script) },
         });
@@ -62,7 +67,7 @@ pub fn found_changes(
     }
     // Started tasks no longer wait in a compact record.
     let updated: Vec<JobId> = changes.iter().filter_map(updated).collect();
-    for job in pending.values().filter(|job| !updated.contains(&job.id)) {
+    for job in known.values().filter(|job| !updated.contains(&job.id)) {
         let gone = job.array_job_id().and_then(|array| taken.get(&array));
         if let Some(left) = gone.and_then(|gone| without(job, gone)) {
             changes.push(Change::Update(Box::new(left)));
@@ -105,18 +110,23 @@ fn without(job: &Job, gone: &[u32]) -> Option<Job> {
 /// has its launch.
 fn record(
     found: FoundJob,
-    waiting: Option<&Job>,
+    before: Option<&Job>,
     owner: (&str, u32),
     now: Timestamp,
 ) -> Option<Job> {
     let FoundJob { id, job, steps, .. } = found;
     let known = job.filter(|job| job.id == id).or_else(|| unknown(id, &steps, owner, now))?;
     let run = known.run.restarts;
-    if waiting.is_some_and(|waiting| waiting.run.restarts != run) {
+    let has_launch = |job: &Job| match job.run.restarts.cmp(&run) {
+        Ordering::Less => false,
+        Ordering::Equal => job.run.state != JobState::Pending,
+        Ordering::Greater => true,
+    };
+    if before.is_some_and(has_launch) {
         return None;
     }
     let traces: Vec<Trace> = steps.into_iter().filter(|trace| trace.run == run).collect();
-    if waiting.is_some()
+    if before.is_some()
         && traces.iter().all(|trace| trace.ended.as_ref().is_some_and(|r| r.launch_error.is_some()))
     {
         return None;
@@ -125,7 +135,7 @@ fn record(
     // Its environment was lost with the database, so it cannot run again.
     let request = Arc::make_mut(&mut job.request);
     (request.requeue, request.no_requeue) = (false, true);
-    if waiting.is_none() {
+    if before.is_none() {
         request.recurrence = None;
     }
     job.run.system_comment = Some(COMMENT.to_owned());
@@ -302,6 +312,34 @@ mod tests {
         let told: Vec<_> =
             jobs.iter().map(|(is_new, job)| (*is_new, job.id.0, job.run.state)).collect();
         assert_eq!(told, [(false, 1, JobState::Running)]);
+    }
+
+    #[test]
+    fn a_record_of_an_earlier_run_is_replaced_with_its_steps() {
+        let in_run = |id, restarts| {
+            let mut job = launched(id);
+            job.run.restarts = restarts;
+            job
+        };
+        let pending = Job { run: RunState::default(), ..launched(1) };
+        let mut running = launched(2);
+        running.steps = vec![Step::started(StepId::Num(0), NOW)];
+        let [same, later] = [in_run(3, 1), in_run(4, 2)];
+        let known = [&pending, &running, &same, &later].map(|job| (job.id, job)).into();
+        let of_run = |id| {
+            let trace = Trace { run: 1, ..trace(StepId::Batch, None) };
+            found(in_run(id, 1), vec![trace])
+        };
+        let changes = found_changes((1..=4).map(of_run).collect(), &known, OWNER, NOW);
+        let drops = |change: &Change| {
+            matches!(change, Change::DropStep { job: JobId(2), step: StepId::Num(0) })
+        };
+        assert!(changes.iter().any(drops));
+        let told: Vec<_> = jobs(changes)
+            .iter()
+            .map(|(is_new, job)| (*is_new, job.id.0, job.run.restarts))
+            .collect();
+        assert_eq!(told, [(false, 1, 1), (false, 2, 1)]);
     }
 
     #[test]

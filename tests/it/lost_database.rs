@@ -1,7 +1,7 @@
 //! A lost database, or an older copy in its place: job IDs continue, nothing runs twice, and
 //! running jobs are recovered.
 
-use slotd_kit::{Setup, Slotd};
+use slotd_kit::{Setup, Slotd, proc};
 use std::fs;
 use std::path::PathBuf;
 
@@ -141,6 +141,40 @@ fn jobs_that_are_pending_only_in_a_restored_copy_do_not_run_again() {
     let next = slotd.wrap(&[], "echo next >> log");
     slotd.wait_state(next, "COMPLETED");
     assert_eq!(slotd.read("log"), format!("{log}next\n"));
+}
+
+/// In the copy, the jobs are pending, held, or in their first run.
+#[test]
+fn jobs_that_were_requeued_since_a_restored_copy_do_not_run_twice() {
+    let mut slotd = Slotd::start();
+    let script = |name: &str| format!("echo $$ >> {name}; exec sleep 1000");
+    let filler = slotd.endless(&["-c", "3"]);
+    let names = ["runs", "waits", "held"];
+    let jobs = names.map(|name| (name, slotd.wrap(&[], &script(name))));
+    let held = jobs[2].1;
+    slotd.line(&format!("scontrol hold {held}")).ok();
+    slotd.wait_text("runs", "\n");
+    slotd.line("slotd db backup copy.db").ok();
+    slotd.cancel(filler);
+    slotd.line(&format!("scontrol release {held}")).ok();
+    for (name, job) in jobs {
+        slotd.wait_text(name, "\n");
+        slotd.line(&format!("scontrol requeue {job}")).ok();
+        slotd.wait("the second run", || (slotd.read(name).lines().count() == 2).then_some(()));
+    }
+    slotd.stop();
+    slotd.line("slotd db restore copy.db").ok();
+    slotd.start_daemon();
+    for (name, job) in jobs {
+        assert_eq!((slotd.state(job), slotd.show(job, "Restarts")), ("RUNNING".into(), "1".into()));
+        let pids = slotd.read(name);
+        let pid: i32 = pids.lines().last().unwrap().parse().unwrap();
+        assert!(proc::is_alive(pid), "{name}");
+        slotd.cancel(job);
+        assert_eq!(slotd.wait_end(job).state(), "CANCELLED");
+        assert!(!proc::is_alive(pid), "{name}");
+        assert_eq!(slotd.read(name), pids, "{name}");
+    }
 }
 
 #[test]
