@@ -35,6 +35,7 @@ impl OwnSocket {
             match fs::hard_link(&self.path, path) {
                 Ok(()) => return Ok(listener),
                 Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {
+                    self.idle = Some(listener);
                     return Err(io::ErrorKind::AddrInUse.into());
                 }
                 // Its name was removed, this is another file system, or the file system does not
@@ -199,6 +200,20 @@ mod tests {
         assert_eq!(names(root.path()), ["idle.sock", "jobs"]);
         drop(socket);
         assert_eq!(names(root.path()), ["jobs"]);
+    }
+
+    #[test]
+    fn a_taken_name_costs_the_watcher_no_socket() {
+        let root = tempfile::tempdir().unwrap();
+        let mut socket = OwnSocket::new(root.path().join("idle.sock"));
+        let [first, second] = ["1.sock", "2.sock"].map(|name| root.path().join(name));
+        let listener = socket.listen(&first).unwrap();
+        socket.keep(listener, &first);
+        fs::write(&first, "").unwrap();
+        assert_eq!(socket.listen(&first).unwrap_err().kind(), io::ErrorKind::AddrInUse);
+        let listener = socket.listen(&second).unwrap();
+        let _client = std::os::unix::net::UnixStream::connect(&second).unwrap();
+        assert!(listener.accept().is_ok());
     }
 
     /// Nothing is created where a link leads, and nothing at the name of the socket is replaced.

@@ -27,11 +27,11 @@ impl Core {
         let known = Known::new(&ended);
         core.records.count_from(next_id);
         let mut ids = Vec::with_capacity(jobs.len());
-        let (mut begun, mut dependent) = (Vec::new(), Vec::new());
+        let (mut to_readopt, mut dependent) = (Vec::new(), Vec::new());
         for job in jobs {
             ids.push(job.id);
             if job.run.state != JobState::Pending || job.array_job_id().is_some() {
-                begun.push(job.id);
+                to_readopt.push(job.id);
             }
             if !job.request.dependency.is_empty() {
                 dependent.push(job.id);
@@ -39,8 +39,8 @@ impl Core {
             core.restore(job);
         }
         ids.sort_unstable();
-        begun.sort_unstable();
-        for id in begun {
+        to_readopt.sort_unstable();
+        for id in to_readopt {
             core.readopt(id);
         }
         let mut running: Vec<_> =
