@@ -28,6 +28,8 @@ pub fn bytes(_: &mut Labs) {
     figure("database per pending job", each(database as f64), "bytes");
     figure("files per pending job", each(labs::bytes(&lab.path("root/lib/jobs")) as f64), "bytes");
     lab.while_stopped(|_| {});
+    // It has the queue in memory once it answers.
+    wire::ask(&lab.path("root"), &json!("Ping")).expect("an answer");
     figure(
         "memory per pending job, after a restart",
         each((resident(&lab) - before) * 1024.0),
