@@ -97,8 +97,8 @@ async fn take_in_found(
     let (known, lost): (Vec<JobId>, Vec<JobId>) = numbers.of_directories.iter().partition(is_known);
     let live = known.into_iter().filter_map(|id| {
         let job = &jobs[jobs.binary_search_by_key(&id, |job| job.id).ok()?];
-        may_have_run_since(job)
-            .then_some((id, Some(job.run.restarts).filter(|_| job.run.state.is_active())))
+        let running = job.run.state.is_active().then_some(job.run.restarts);
+        may_have_run_since(job).then_some((id, running))
     });
     let launched = launched(paths, live.collect()).await?;
     if lost.is_empty() && launched.is_empty() {
@@ -107,10 +107,10 @@ async fn take_in_found(
     let mut found: Vec<FoundJob> =
         lost.into_iter().chain(launched).map(|id| look(paths, id)).collect();
     found.sort_unstable_by_key(|found| found.id);
-    let known = jobs.iter().filter(|job| may_have_run_since(job));
-    let known: BTreeMap<JobId, &Job> = known.map(|job| (job.id, job)).collect();
+    let records = jobs.iter().filter(|job| may_have_run_since(job));
+    let records: BTreeMap<JobId, &Job> = records.map(|job| (job.id, job)).collect();
     let (uid, _) = user::current();
-    let changes = slotd_sched::found_changes(found, &known, (&user::user_name(uid), uid), now);
+    let changes = slotd_sched::found_changes(found, &records, (&user::user_name(uid), uid), now);
     if changes.is_empty() {
         return Ok(false);
     }

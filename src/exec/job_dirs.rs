@@ -186,9 +186,10 @@ pub fn over_time(job_dir: &Path, job: JobId, run: Option<u32>) -> Vec<StepSeries
     all
 }
 
-/// Returns the check whether a job was launched, in this run or an earlier one. If its script is
-/// known to run, the check is whether anything but this run was launched. It looks files up from the
-/// open directory: resolving whole paths for thousands of jobs would delay the start of the daemon.
+/// Returns the check whether a job was launched, in any run. For a job that the database has as
+/// running, it takes that run, and finds nothing while the socket of that run exists. It looks files
+/// up from the open directory: resolving whole paths for thousands of jobs would delay the start of
+/// the daemon.
 ///
 /// # Errors
 /// Fails if the directory of job directories cannot be opened.

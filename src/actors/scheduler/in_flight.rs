@@ -84,8 +84,7 @@ fn acts_on(effect: &Effect) -> Option<JobId> {
     }
 }
 
-/// Whether an effect ends or signals existing processes, starts none, and may be lost with this
-/// daemon's decision.
+/// Whether an effect ends or signals existing processes, and need not follow its commit.
 fn is_urgent(effect: &Effect) -> bool {
     acts_on(effect).is_some()
         && !matches!(effect, Effect::Launch(_) | Effect::Granted(_))
@@ -151,7 +150,8 @@ impl<A> InFlight<A> {
         }
     }
 
-    /// Removes a waiting stop that this one takes the place of, with the effects around it.
+    /// Removes a waiting stop whose place this one takes, and the other waiting effects on the job,
+    /// which must not follow its end.
     fn take_place_of_stop(&mut self, effect: &Effect) {
         let Effect::Stop { job, .. } = effect else { return };
         let is_other = |effect: &Effect| is_to_run_again(effect) && effect.job() == Some(*job);
