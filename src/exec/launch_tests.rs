@@ -503,6 +503,24 @@ async fn a_warning_reaches_all_handlers_and_kills_nothing() {
 }
 
 #[tokio::test]
+async fn a_warning_kills_no_command_that_a_shell_with_a_handler_starts() {
+    let lab = lab();
+    // The shell reports a command that was killed.
+    let script = "trap : USR1; echo >ready; while [ ! -e enough ]; do /bin/true; done";
+    let mut handle = lab.launch(&lab.batch(script));
+    line_in(&lab.path("ready")).await;
+    for _ in 0..200 {
+        handle.send(StepCommand::Signal { signal: libc::SIGUSR1, target: SignalScope::Handlers });
+    }
+    // The response is sent after the signals.
+    handle.send(StepCommand::Usage);
+    while !matches!(next(&mut handle).await, Some(StepEvent::Usage(_))) {}
+    fs::write(lab.path("enough"), "").unwrap();
+    assert_eq!(end_of(&mut handle).await.exit, ExitCode::OK);
+    assert_eq!(fs::read_to_string(lab.path("out")).unwrap(), "");
+}
+
+#[tokio::test]
 async fn a_signal_for_the_batch_shell_reaches_only_the_shell() {
     let lab = lab();
     let mut handle = lab.launch(&three_processes(&lab, "ready", "kill -9 $s; wait $s; exit $?"));

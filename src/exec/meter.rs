@@ -312,6 +312,7 @@ mod tests {
             pgid,
             session: 1,
             is_copy: false,
+            is_in_exec: false,
             expects_environment: true,
             is_exiting: false,
             minor_faults: 0,

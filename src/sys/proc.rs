@@ -24,6 +24,9 @@ pub struct Stat {
     pub session: i32,
     /// It has not executed a program since it was forked (PF_FORKNOEXEC).
     pub is_copy: bool,
+    /// It is inside execve(2): it has the new program's memory, and may still have the old one's
+    /// signal handlers.
+    pub is_in_exec: bool,
     /// Its program has an environment, or is so new that the kernel has not set one yet.
     pub expects_environment: bool,
     /// It is exiting or has exited: its memory is gone, and its environment with it.
@@ -93,15 +96,17 @@ fn parse_stat(text: &str, tick_us: u64) -> Option<Stat> {
     let (state, flags) = (*field(3)?.as_bytes().first()?, number(9)?);
     let is_exiting = flags & PF_EXITING != 0 || matches!(state, b'Z' | b'X');
     let has_memory = flags & PF_KTHREAD == 0 && !is_exiting;
+    // The end of the code is the last that the kernel sets in an execve(2).
+    let is_in_exec = has_memory && number(27)? == 0;
     Some(Stat {
         state,
         ppid: signed(4)?,
         pgid: signed(5)?,
         session: signed(6)?,
         is_copy: flags & PF_FORKNOEXEC != 0,
-        // The environment is the memory from field 50 to field 51. Inside execve(2) the kernel
-        // sets them first, then the end of the code, field 27.
-        expects_environment: has_memory && (number(27)? == 0 || number(51)? > number(50)?),
+        is_in_exec,
+        // The environment is the memory from field 50 to field 51.
+        expects_environment: is_in_exec || has_memory && number(51)? > number(50)?,
         is_exiting,
         minor_faults: number(10)?.saturating_add(number(11)?),
         major_faults: number(12)?.saturating_add(number(13)?),
@@ -415,15 +420,16 @@ mod tests {
         assert_eq!(stat.by_children, CpuTime { user_us: 200_000, system_us: 300_000 });
         assert_eq!((stat.minor_faults, stat.major_faults, stat.start_ticks), (3, 7, 9999));
         assert_eq!((stat.vm_bytes, stat.rss_pages), (8192, 5));
-        assert!(stat.expects_environment);
+        assert!(stat.expects_environment && !stat.is_in_exec);
         assert_eq!(parse_stat("42 (x) S 7", 10_000), None);
         let empty = parse_stat(&line.replace(" 8 9 0", " 9 9 0"), 10_000).unwrap();
         assert!(!empty.expects_environment);
         // Inside execve(2) the end of the code is 0, as it is in a kernel thread.
         let new = line.replace(" 0 1 2 0", " 0 0 0 0").replace(" 8 9 0", " 9 9 0");
-        assert!(parse_stat(&new, 10_000).unwrap().expects_environment);
-        let thread = new.replace("4194304", "2097152");
-        assert!(!parse_stat(&thread, 10_000).unwrap().expects_environment);
+        let executing = parse_stat(&new, 10_000).unwrap();
+        assert!(executing.is_in_exec && executing.expects_environment);
+        let thread = parse_stat(&new.replace("4194304", "2097152"), 10_000).unwrap();
+        assert!(!thread.is_in_exec && !thread.expects_environment);
         let exiting = parse_stat(&new.replace("4194304", "4194308"), 10_000).unwrap();
         assert!(exiting.is_exiting && !exiting.expects_environment && !stat.is_exiting);
     }

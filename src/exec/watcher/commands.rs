@@ -9,7 +9,7 @@ use nix::poll::{PollFd, PollFlags};
 use slotd_model::Timestamp;
 use slotd_sys::clock::now;
 use slotd_sys::proc::{self, Stat};
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
@@ -97,21 +97,7 @@ impl Watcher {
                     proc::kill_group(task.pid, signal);
                 }
             }
-            SignalScope::Handlers => {
-                let all = proc::descendants(std::process::id() as i32);
-                let catching: BTreeSet<i32> =
-                    all.into_iter().filter(|pid| proc::catches(*pid, signal)).collect();
-                // A process that was just forked may be about to execute a program that the signal
-                // would kill. It is enough to signal its parent.
-                let is_direct = |pid: &i32| {
-                    let is_fresh = |stat: &Stat| stat.is_copy && stat.age() < FRESH;
-                    !proc::stat(*pid)
-                        .is_some_and(|stat| is_fresh(&stat) && catching.contains(&stat.ppid))
-                };
-                for pid in catching.iter().filter(|pid| is_direct(pid)) {
-                    proc::kill(*pid, signal);
-                }
-            }
+            SignalScope::Handlers => signal_handlers(signal),
         }
     }
 
@@ -187,6 +173,25 @@ pub(super) fn signal_all(signal: i32) {
             return;
         }
         seen.extend(fresh);
+    }
+}
+
+/// Sends a signal to every descendant of this process that has a handler for it.
+///
+/// A new process has its parent's handlers until it executes a program, which the signal may kill.
+/// So a process that may be about to execute one is left out if its parent gets the signal.
+fn signal_handlers(signal: i32) {
+    let all = proc::descendants(std::process::id() as i32);
+    // The handlers are read last: if the process has executed a program, they are the program's.
+    let catching: BTreeMap<i32, Stat> = all
+        .into_iter()
+        .filter_map(|pid| Some((pid, proc::stat(pid)?)))
+        .filter(|(pid, stat)| !stat.is_in_exec && proc::catches(*pid, signal))
+        .collect();
+    let is_direct =
+        |stat: &Stat| !(stat.is_copy && stat.age() < FRESH && catching.contains_key(&stat.ppid));
+    for (&pid, _) in catching.iter().filter(|(_, stat)| is_direct(stat)) {
+        proc::kill(pid, signal);
     }
 }
 
