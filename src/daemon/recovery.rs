@@ -14,7 +14,7 @@ use slotd_model::notice::Notice;
 use slotd_model::{Job, JobId, JobState, Timestamp};
 use slotd_sched::{Core, Cx, FoundJob, Outbox};
 use slotd_store::upkeep::{self, fill_log};
-use slotd_store::{Reader, Store};
+use slotd_store::{LiveJobs, Reader, Store};
 use slotd_sys::paths::Paths;
 use slotd_sys::{aside, clock, user};
 use std::collections::BTreeMap;
@@ -89,7 +89,7 @@ async fn launched(
 async fn take_in_found(
     store: &mut Store,
     paths: &Paths,
-    jobs: &[Job],
+    jobs: &[Box<Job>],
     numbers: &Numbers,
     now: Timestamp,
 ) -> Result<bool, DaemonError> {
@@ -108,7 +108,7 @@ async fn take_in_found(
         lost.into_iter().chain(launched).map(|id| look(paths, id)).collect();
     found.sort_unstable_by_key(|found| found.id);
     let records = jobs.iter().filter(|job| may_have_run_since(job));
-    let records: BTreeMap<JobId, &Job> = records.map(|job| (job.id, job)).collect();
+    let records: BTreeMap<JobId, &Job> = records.map(|job| (job.id, &**job)).collect();
     let (uid, _) = user::current();
     let changes = slotd_sched::found_changes(found, &records, (&user::user_name(uid), uid), now);
     if changes.is_empty() {
@@ -142,7 +142,7 @@ fn look(paths: &Paths, id: JobId) -> FoundJob {
 
 /// The jobs from the database and the job directories.
 pub struct Queue {
-    jobs: Vec<Job>,
+    jobs: LiveJobs,
     /// The first ID that no earlier job had, except those in the database.
     first_free: JobId,
     daemon_start: Timestamp,
@@ -154,7 +154,7 @@ impl Queue {
     pub fn known_gpus(&mut self, kept: Vec<Gpu>) -> Vec<Gpu> {
         let boot = clock::boot_id();
         let mut known: BTreeMap<u32, Gpu> = BTreeMap::new();
-        let runs = |job: &&mut Job| {
+        let runs = |job: &&mut Box<Job>| {
             job.run.state.is_active()
                 && job.run.clock.as_deref().is_none_or(|clock| !clock.boot.differs(boot))
         };
@@ -337,7 +337,7 @@ pub fn recover(
     let mut cx = Cx { now: daemon_start, out: opening };
     core.follow_clock(&mut cx);
     let opening = cx.out;
-    let adopted = core.records().active().map(|record| record.job.clone()).collect();
+    let adopted = core.records().active().map(|record| Job::clone(&record.job)).collect();
     let clients = clients_to_expect(core.jobs());
     let untold = store.untold().map_err(unusable(paths))?;
     Ok(Recovered { core, adopted, clients, daemon_start, opening, untold })

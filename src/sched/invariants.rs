@@ -239,6 +239,9 @@ impl Core {
                 self.resources.ledger().used()
             ));
         }
+        if !self.resources.ledger().capacity().counts_empty_cpus() {
+            return Err("a partition has a wrong count of unused CPUs".to_owned());
+        }
         // Shared CPUs count for each job.
         let there =
             Tres { cpus: cpus.len() as u32, gpus: total.gpus.saturating_sub(gone), ..total };

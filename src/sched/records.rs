@@ -22,11 +22,13 @@ pub(crate) use waits::{Outlook, Status, Waits};
 use super::ending::Ending;
 use super::line::queue::Place;
 use super::types::Cx;
+use compact_str::CompactString;
+use foldhash::HashMap;
 use index::{ClientKey, Facts, NameGroup};
 use requests::Requests;
 use slotd_model::change::{Change, Texts};
 use slotd_model::{ClockBase, Job, JobId, JobRequest, JobState, Timestamp};
-use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 /// The most ended records kept in memory. The store has them all; a large array must not fill the
@@ -34,9 +36,10 @@ use std::sync::Arc;
 pub(crate) const ENDED_IN_MEMORY: usize = 10_000;
 
 /// A job record, and the data that the core derives from it.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub struct Record {
-    pub job: Job,
+    /// Boxed, because a B-tree of large records would be half empty.
+    pub job: Box<Job>,
     /// For a pending job with a dependency.
     pub waits: Option<Box<Waits>>,
     /// Its places in the queue while it lacks only resources: one for each partition in which it
@@ -46,10 +49,16 @@ pub struct Record {
     pub start_order: u64,
 }
 
+impl Record {
+    /// Returns the record of a job that waits for nothing yet.
+    pub fn new(job: Box<Job>) -> Record {
+        Record { job, waits: None, places: Box::default(), start_order: 0 }
+    }
+}
+
 #[derive(Debug, Clone, Default)]
 pub struct Records {
-    /// Boxed, because a B-tree of large records would be half empty.
-    jobs: BTreeMap<JobId, Box<Record>>,
+    jobs: BTreeMap<JobId, Record>,
     last_id: u32,
     /// The number of starts so far.
     starts: u64,
@@ -58,14 +67,14 @@ pub struct Records {
     arrays: HashMap<JobId, ArrayGroup>,
     /// The reverse of the dependencies: target to dependents.
     dependents: HashMap<JobId, BTreeSet<JobId>>,
-    names: HashMap<u32, HashMap<String, NameGroup>>,
+    names: HashMap<u32, HashMap<CompactString, NameGroup>>,
     /// The number of records that have not ended, and of those that are pending and recur.
     live: usize,
     recurring: usize,
     /// The records by the process that submitted them, or that holds their allocation now.
     clients: BTreeSet<ClientKey>,
     /// For each partition, the running jobs, and the pending jobs and array tasks.
-    loads: HashMap<String, (u64, u64)>,
+    loads: HashMap<CompactString, (u64, u64)>,
     /// For each QOS, the running and pending jobs and array tasks.
     submitted: BTreeMap<String, u64>,
     /// Records whose state has changed and whose dependents have not been re-evaluated yet.
@@ -81,20 +90,20 @@ pub struct Records {
 
 impl Records {
     pub fn get(&self, id: JobId) -> Option<&Record> {
-        self.jobs.get(&id).map(|record| &**record)
+        self.jobs.get(&id)
     }
 
     pub fn job(&self, id: JobId) -> Option<&Job> {
-        self.jobs.get(&id).map(|record| &record.job)
+        self.jobs.get(&id).map(|record| &*record.job)
     }
 
     /// Returns all records in memory, ordered by ID.
     pub fn all(&self) -> impl Iterator<Item = &Record> {
-        self.jobs.values().map(|record| &**record)
+        self.jobs.values()
     }
 
     pub fn jobs(&self) -> impl Iterator<Item = &Job> {
-        self.all().map(|record| &record.job)
+        self.all().map(|record| &*record.job)
     }
 
     pub fn pending(&self) -> Vec<JobId> {
@@ -108,7 +117,7 @@ impl Records {
     }
 
     pub(crate) fn active_jobs(&self) -> impl Iterator<Item = &Job> {
-        self.active().map(|record| &record.job)
+        self.active().map(|record| &*record.job)
     }
 
     pub fn len(&self) -> usize {
@@ -185,18 +194,18 @@ impl Records {
         self.requests.share(request)
     }
 
-    pub fn add(&mut self, job: Job, waits: Option<Box<Waits>>) {
+    pub fn add(&mut self, job: Box<Job>, waits: Option<Box<Waits>>) {
         let id = job.id;
         self.count_from(JobId(id.0.saturating_add(1)));
         let facts = Facts::of(&job);
-        self.jobs.insert(id, Box::new(Record { job, ..Record::default() }));
+        self.jobs.insert(id, Record::new(job));
         if waits.is_some() {
             self.put_waits(id, waits);
         }
         self.enter(id, &facts);
     }
 
-    pub fn remove(&mut self, id: JobId) -> Option<Box<Record>> {
+    pub fn remove(&mut self, id: JobId) -> Option<Record> {
         self.clear_waits(id);
         let record = self.jobs.remove(&id)?;
         self.leave(id, &Facts::of(&record.job));
@@ -306,7 +315,7 @@ impl Records {
     pub fn stored(&mut self, id: JobId) -> Option<Box<Job>> {
         let job = &mut self.jobs.get_mut(&id)?.job;
         let steps = std::mem::take(&mut job.steps);
-        let copy = Box::new(job.clone());
+        let copy = job.clone();
         job.steps = steps;
         Some(copy)
     }

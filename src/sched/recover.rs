@@ -18,7 +18,7 @@ impl Core {
     /// next.
     pub fn recover(
         config: Config,
-        jobs: Vec<Job>,
+        jobs: Vec<impl Into<Box<Job>>>,
         ended: Vec<EndedJob>,
         next_id: JobId,
         now: Timestamp,
@@ -28,7 +28,7 @@ impl Core {
         core.records.count_from(next_id);
         let mut ids = Vec::with_capacity(jobs.len());
         let (mut to_readopt, mut dependent) = (Vec::new(), Vec::new());
-        for job in jobs {
+        for job in jobs.into_iter().map(Into::<Box<Job>>::into) {
             ids.push(job.id);
             if job.run.state != JobState::Pending || job.array_job_id().is_some() {
                 to_readopt.push(job.id);
@@ -83,13 +83,13 @@ impl Core {
     pub fn recall(&mut self, job: Job) {
         if job.run.state.is_terminal() && self.job(job.id).is_none() {
             let id = job.id;
-            self.restore(job);
+            self.restore(job.into());
             self.readopt(id);
         }
     }
 
     /// Adds a record from the store. The number of its next step follows from its steps.
-    fn restore(&mut self, mut job: Job) {
+    fn restore(&mut self, mut job: Box<Job>) {
         let numbered = job.steps.iter().filter_map(|step| match step.id {
             StepId::Num(number) => Some(number.saturating_add(1)),
             StepId::Batch | StepId::Interactive => None,

@@ -157,8 +157,7 @@ impl Core {
             submit: now,
             ..Job::default()
         };
-        let record = Record { job: thought, ..Record::default() };
-        Some((number, self.forecast_with(&record, now)))
+        Some((number, self.forecast_with(&Record::new(thought.into()), now)))
     }
 
     /// Picks a part for `want` that is free and reserved for no waiting job.

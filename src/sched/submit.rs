@@ -61,7 +61,7 @@ impl Core {
         if let Some(request) = s.first_step {
             self.line.set_first_step(id, FirstStep { request, recorded: None });
         }
-        self.records.add(job, None);
+        self.records.add(job.into(), None);
         self.records.set_waits(id, &known);
         self.notifications.link(&self.records, id, cx.now);
         self.refresh(id, cx.now);
@@ -113,7 +113,7 @@ impl Core {
             (self.records.next_id(), admitted.tres.cpus, admitted.partition.clone());
         let job = new_job(id, s.request, admitted, s.client, now, Arc::new);
         let waits = self.records.waits_of(&job, &known).map(Box::new);
-        let forecast = self.forecast_with(&Record { job, waits, ..Record::default() }, now);
+        let forecast = self.forecast_with(&Record { waits, ..Record::new(job.into()) }, now);
         Ok(Trial { estimate: Estimate { id, start: None, cpus, partition }, forecast })
     }
 }

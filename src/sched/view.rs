@@ -88,7 +88,7 @@ impl Core {
         let record = self.records.get(id)?;
         Some(self.view_now(
             record,
-            view_of(record.job.clone(), self.resources.config().batch_tasks),
+            view_of(Job::clone(&record.job), self.resources.config().batch_tasks),
             now,
         ))
     }

@@ -154,7 +154,7 @@ fn earlier(
     of_requeued.states.iter_mut().for_each(|states| states.retain(|state| !state.is_terminal()));
     let mut all = runs::of_jobs(conn, ids.iter().copied())?;
     let ran_before: Vec<JobId> = all.keys().copied().collect();
-    let (jobs, _) = load::assemble(conn, &ran_before)?;
+    let (jobs, _) = load::assemble::<Job>(conn, &ran_before)?;
     let mut found = Vec::new();
     for job in &jobs {
         for run in all.remove(&job.id).unwrap_or_default() {

@@ -117,7 +117,7 @@ impl Reader {
             .load(&mut self.conn)
             .map_err(StoreError::sql("find the last completed jobs"))?;
         let ids = ids.into_iter().map(|id| job_id("jobs", id)).collect::<Result<Vec<_>, _>>()?;
-        let (mut found, _) = load::assemble(&mut self.conn, &ids)?;
+        let (mut found, _) = load::assemble::<Job>(&mut self.conn, &ids)?;
         found.sort_by_key(|job| job.run.end);
         Ok(found)
     }

@@ -40,12 +40,20 @@ fn span(ids: &[i64]) -> Option<(i64, i64)> {
     has_no_gaps.then_some((first, last))
 }
 
-/// The records that were loaded, sorted by ID, and all their requests.
-pub(super) type Loaded = (Vec<Job>, Requests);
+/// Jobs for the memory of the daemon. They are boxed where they are read, on all CPUs, because the
+/// core keeps each of them in a box.
+#[expect(clippy::vec_box, reason = "the core takes the boxes")]
+pub type LiveJobs = Vec<Box<Job>>;
 
-/// Loads the records with these IDs, including requests and steps. A record that cannot be read does
-/// not prevent the others from loading: a placeholder takes its place.
-pub(super) fn assemble(conn: &mut SqliteConnection, ids: &[JobId]) -> Result<Loaded, StoreError> {
+/// The records that were loaded, sorted by ID, and all their requests.
+pub(super) type Loaded<J> = (Vec<J>, Requests);
+
+/// Loads the records with these IDs, including requests and steps, as jobs or boxed jobs. A record
+/// that cannot be read does not prevent the others from loading: a placeholder takes its place.
+pub(super) fn assemble<J: From<Job>>(
+    conn: &mut SqliteConnection,
+    ids: &[JobId],
+) -> Result<Loaded<J>, StoreError> {
     let mut ids: Vec<i64> = ids.iter().map(|id| i64::from(id.0)).collect();
     ids.sort_unstable();
     let mut rows: Vec<JobRow> = Vec::with_capacity(ids.len());
@@ -71,10 +79,11 @@ pub(super) fn assemble(conn: &mut SqliteConnection, ids: &[JobId]) -> Result<Loa
         let steps =
             bad_steps.remove(&id).map_or_else(|| Ok(steps.remove(&id).unwrap_or_default()), Err);
         let read = request.and_then(|request| row.into_job(request, steps?));
-        jobs.push(match read {
+        let job = match read {
             Ok(job) => job,
             Err(why) => unreadable(job_id("jobs", id)?, &why),
-        });
+        };
+        jobs.push(J::from(job));
     }
     Ok((jobs, requests))
 }
@@ -84,12 +93,12 @@ pub(super) const PART: usize = 4096;
 
 /// Loads the records with these sorted IDs, in parts of this size. All CPUs share the parts, and
 /// each has its own connection to the database.
-pub(super) fn assemble_in_parts(
+pub(super) fn assemble_in_parts<J: From<Job> + Send>(
     conn: &mut SqliteConnection,
     path: &Path,
     ids: &[JobId],
     part: usize,
-) -> Result<Vec<Loaded>, StoreError> {
+) -> Result<Vec<Loaded<J>>, StoreError> {
     let left = Mutex::new(ids.chunks(part).enumerate());
     // The lock is not held while a part is loaded.
     let next = || left.lock().unwrap_or_else(PoisonError::into_inner).next();
@@ -382,7 +391,7 @@ mod tests {
         put(&mut store, (1..=25).map(|id| insert(&job(id))).collect());
         let ids = live_ids(&mut store.conn, Timestamp(0)).unwrap();
         assert_eq!(ids.len(), 25);
-        let whole = assemble(&mut store.conn, &ids).unwrap().0;
+        let whole = assemble::<Job>(&mut store.conn, &ids).unwrap().0;
         for part in [1, 2, 24, 25, 26] {
             // Without a file to open, the connection at hand loads all parts.
             for path in [&place.path(), Path::new("/dev/null/none")] {

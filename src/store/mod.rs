@@ -39,4 +39,5 @@ pub mod write;
 pub use accounting::Reader;
 pub use error::StoreError;
 pub use files::OpenFiles;
+pub use load::LiveJobs;
 pub use write::Store;

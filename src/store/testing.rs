@@ -98,5 +98,6 @@ pub fn put(store: &mut Store, changes: Vec<Change>) {
 
 /// Returns every record of the database.
 pub fn all(store: &mut Store) -> Vec<Job> {
-    store.load_live(Timestamp(i64::MIN)).expect("a readable database")
+    let loaded = store.load_live(Timestamp(i64::MIN)).expect("a readable database");
+    loaded.into_iter().map(|job| *job).collect()
 }

@@ -5,13 +5,14 @@
 use crate::error::StoreError;
 use crate::files::OpenFiles;
 use crate::intern::Interned;
+use crate::load::LiveJobs;
 use crate::schema::{history, jobs};
 use crate::{load, open, upkeep};
 use diesel::connection::SimpleConnection;
 use diesel::prelude::*;
 use diesel::sqlite::SqliteConnection;
 use slotd_model::change::LaunchTexts;
-use slotd_model::{Job, JobId, StoreFault, Timestamp};
+use slotd_model::{JobId, StoreFault, Timestamp};
 use std::path::{Path, PathBuf};
 
 /// The result of a checkpoint.
@@ -204,13 +205,13 @@ impl Store {
     ///
     /// # Errors
     /// Fails if the database cannot be read.
-    pub fn load_live(&mut self, ended_since: Timestamp) -> Result<Vec<Job>, StoreError> {
+    pub fn load_live(&mut self, ended_since: Timestamp) -> Result<LiveJobs, StoreError> {
         let ids = load::live_ids(&mut self.conn, ended_since)?;
-        let mut jobs = Vec::with_capacity(ids.len());
+        let mut jobs = LiveJobs::with_capacity(ids.len());
         for (part, requests) in
             load::assemble_in_parts(&mut self.conn, &self.path, &ids, load::PART)?
         {
-            jobs.extend(part);
+            jobs.extend::<LiveJobs>(part);
             self.interned.remember_all(&requests);
         }
         for (job, why) in jobs.iter().filter_map(|job| Some((job.id, load::why_unreadable(job)?))) {
@@ -266,7 +267,7 @@ mod tests {
     use proptest::prelude::*;
     use slotd_model::array::TaskSet;
     use slotd_model::change::{Change, Texts};
-    use slotd_model::{ArrayRole, End, JobRequest, JobState, StepId};
+    use slotd_model::{ArrayRole, End, Job, JobRequest, JobState, StepId};
     use std::sync::Arc;
 
     fn count(store: &mut Store, table: &str) -> i64 {
@@ -350,7 +351,7 @@ mod tests {
         let unreadable: Vec<(u32, bool)> =
             loaded.iter().map(|job| (job.id.0, load::why_unreadable(job).is_some())).collect();
         assert_eq!(unreadable, [(1, false), (2, true), (3, true), (4, false)]);
-        assert_eq!(loaded[0], job(1));
+        assert_eq!(*loaded[0], job(1));
         let why = loaded[1].run.system_comment.as_deref().unwrap();
         assert!(why.contains("jobs.body holds \"unknown variant `Nobody`"), "{why}");
         assert!(loaded[1].run.state.is_terminal() && loaded[1].request.no_requeue);

@@ -162,8 +162,8 @@ impl Records {
         if let Some(waits) = &mut record.waits {
             waits.drop_tasks(&gone);
         }
-        let job = Job { id: new_id, role, ..record.job.clone() };
-        self.add(job, waits);
+        let job = Job { id: new_id, role, ..Job::clone(&record.job) };
+        self.add(job.into(), waits);
         new_id
     }
 

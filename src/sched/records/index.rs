@@ -71,7 +71,7 @@ impl Records {
             self.live += 1;
             self.recurring += usize::from(facts.recurs());
             let names = self.names.entry(request.uid).or_default();
-            let name = names.entry(request.name.clone()).or_default();
+            let name = names.entry(CompactString::new(&request.name)).or_default();
             *name.live.entry(group_id).or_default() += 1;
             if state.is_active() {
                 *name.active.entry(group_id).or_default() += 1;
@@ -84,7 +84,7 @@ impl Records {
         let (running, pending) = facts.load();
         for name in facts.partition.split(',').filter(|_| running + pending > 0) {
             if !self.loads.contains_key(name) {
-                self.loads.insert(name.to_owned(), (0, 0));
+                self.loads.insert(name.into(), (0, 0));
             }
             if let Some(load) = self.loads.get_mut(name) {
                 *load = (load.0 + running, load.1 + pending);
@@ -137,7 +137,7 @@ impl Records {
         }
         if !state.is_terminal()
             && let Some(names) = self.names.get_mut(&request.uid)
-            && let Some(name) = names.get_mut(&request.name)
+            && let Some(name) = names.get_mut(request.name.as_str())
         {
             take_one(&mut name.live, group_id);
             if state.is_active() {
@@ -145,7 +145,7 @@ impl Records {
             }
             name.singletons.remove(&(group_id, id));
             if name.live.is_empty() {
-                names.remove(&request.name);
+                names.remove(request.name.as_str());
             }
         }
         let (running, pending) = facts.load();

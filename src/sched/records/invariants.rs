@@ -2,6 +2,7 @@
 
 use super::Records;
 use super::index::{Facts, client_key};
+use compact_str::CompactString;
 use slotd_model::qos;
 use slotd_model::{ArrayRole, Job};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -21,24 +22,25 @@ impl Records {
 
     /// Checks that each partition's load is the sum over its jobs.
     fn check_loads(&self) -> Result<(), String> {
-        let mut loads: HashMap<String, (u64, u64)> = HashMap::new();
+        let mut loads: HashMap<&str, (u64, u64)> = HashMap::new();
         for job in self.jobs() {
             let (running, pending) = Facts::of(job).load();
             for name in job.partitions() {
-                let load = loads.entry(name.to_owned()).or_default();
+                let load = loads.entry(name).or_default();
                 *load = (load.0 + running, load.1 + pending);
             }
         }
-        let differs = |(name, load): &(&String, &(u64, u64))| {
-            loads.get(*name).copied().unwrap_or_default() != **load
+        let differs = |(name, load): &(&CompactString, &(u64, u64))| {
+            loads.get(name.as_str()).copied().unwrap_or_default() != **load
         };
         match self.loads.iter().find(differs) {
-            Some((name, load)) => {
-                Err(format!("partition {name} counts {load:?}, but has {:?}", loads.get(name)))
-            }
+            Some((name, load)) => Err(format!(
+                "partition {name} counts {load:?}, but has {:?}",
+                loads.get(name.as_str())
+            )),
             None if loads
                 .iter()
-                .any(|(name, load)| *load != (0, 0) && !self.loads.contains_key(name)) =>
+                .any(|(name, load)| *load != (0, 0) && !self.loads.contains_key(*name)) =>
             {
                 Err(format!("a partition is not counted: {loads:?}"))
             }

@@ -594,9 +594,30 @@ impl Capacity {
         wants.any(|want| !has_cpus(self, &want) && has_cpus(&without, &want))
     }
 
+    fn is_empty(&self, cpu: u32) -> bool {
+        self.cpus.get(&cpu).is_some_and(Vec::is_empty) && !self.is_closed(cpu)
+    }
+
+    /// Passes the count of each partition to `change`, with the number of these CPUs that are empty
+    /// and in the partition.
+    fn count_empty_of(&mut self, cpus: &[u32], change: impl Fn(&mut u32, u32)) {
+        let empty: BTreeSet<u32> = cpus.iter().copied().filter(|cpu| self.is_empty(*cpu)).collect();
+        for (partition, count) in self.layout.partitions.iter().zip(&mut self.empty) {
+            let is_there = |cpu: &&u32| partition.cpus.as_ref().is_none_or(|own| own.contains(cpu));
+            change(count, empty.iter().filter(is_there).count() as u32);
+        }
+    }
+
+    /// Returns whether the number of unused CPUs of each partition is right.
+    #[cfg(any(test, feature = "test-support"))]
+    pub(crate) fn counts_empty_cpus(&self) -> bool {
+        let mut counted = self.clone();
+        counted.count_empty();
+        counted.empty == self.empty
+    }
+
     fn count_empty(&mut self) {
-        let is_empty =
-            |cpu: &&u32| self.cpus.get(cpu).is_some_and(Vec::is_empty) && !self.is_closed(**cpu);
+        let is_empty = |cpu: &&u32| self.is_empty(**cpu);
         let everywhere = self.cpus.keys().filter(is_empty).count() as u32;
         let count = |own: &BTreeSet<u32>| own.iter().filter(is_empty).count() as u32;
         let partitions = self.layout.partitions.iter();

@@ -6,6 +6,7 @@ use super::{Capacity, Part, has_slot};
 impl Capacity {
     /// Records that a job is on its CPUs.
     pub(crate) fn take_cpus(&mut self, Part { alloc, place }: &Part) {
+        self.count_empty_of(&alloc.cpu_ids, |count, cpus| *count -= cpus);
         for cpu in &alloc.cpu_ids {
             match self.cpus.get_mut(cpu) {
                 Some(there) => {
@@ -18,11 +19,12 @@ impl Capacity {
         if let Some(own) = place.partition.and_then(|at| self.by_partition.get_mut(at)) {
             own.take_cpus(&alloc.cpu_ids);
         }
-        self.count_empty();
+        self.count_empty_of(&alloc.cpu_ids, |count, cpus| *count += cpus);
     }
 
     /// Releases the CPUs of a job, which keeps everything else.
     pub(crate) fn give_cpus(&mut self, Part { alloc, place }: &Part) {
+        self.count_empty_of(&alloc.cpu_ids, |count, cpus| *count -= cpus);
         for cpu in &alloc.cpu_ids {
             match self.cpus.get_mut(cpu) {
                 Some(there) => {
@@ -38,7 +40,7 @@ impl Capacity {
         if let Some(own) = place.partition.and_then(|at| self.by_partition.get_mut(at)) {
             own.give_cpus(&alloc.cpu_ids);
         }
-        self.count_empty();
+        self.count_empty_of(&alloc.cpu_ids, |count, cpus| *count += cpus);
     }
 
     /// Returns whether a job whose CPUs were released may be on them again. CPUs out of use do not
