@@ -95,7 +95,8 @@ const HUNT: Duration = Duration::from_secs(10);
 
 /// The time for which a search that finds nothing is repeated, if processes end before they can be
 /// examined: any of them may be part of a chain of forks. It is CPU time, because on a busy machine
-/// the chain and the search get equal shares of it.
+/// the chain and the search get equal shares of it. It begins after a pass over all processes, which
+/// alone may take longer.
 const DOUBT: Duration = Duration::from_millis(100);
 
 /// The result of killing the processes of a lost step.
@@ -183,7 +184,7 @@ pub fn has_processes(root: &Path, key: StepKey, start: Timestamp) -> bool {
 pub fn kill_leftovers(root: &Path, key: StepKey, start: Timestamp) -> Leftovers {
     let marks = marks(key, start);
     let begun = Instant::now();
-    let mut last_kill = clock::thread_cpu();
+    let mut doubt_ends = None;
     // PIDs with start times, since PIDs are reused.
     let mut killed: HashSet<(i32, u64)> = HashSet::new();
     // The groups of foreign processes, as examined since the last kill.
@@ -205,8 +206,9 @@ pub fn kill_leftovers(root: &Path, key: StepKey, start: Timestamp) -> Leftovers 
                 Examined::Dead(process) => has_vanished |= dead.insert(process),
             }
         }
+        let ends = *doubt_ends.get_or_insert_with(|| clock::thread_cpu() + DOUBT);
         if ours.is_empty() && has_vanished {
-            let is_over = || begun.elapsed() > HUNT || clock::thread_cpu() > last_kill + DOUBT;
+            let is_over = || begun.elapsed() > HUNT || clock::thread_cpu() > ends;
             ours.extend(chase(root, &marks, is_over));
         }
         if !ours.is_empty() {
@@ -226,9 +228,9 @@ pub fn kill_leftovers(root: &Path, key: StepKey, start: Timestamp) -> Leftovers 
             }
         }
         if killed.len() > before {
-            last_kill = clock::thread_cpu();
+            doubt_ends = None;
             foreign.clear();
-        } else if !has_vanished || clock::thread_cpu() > last_kill + DOUBT {
+        } else if !has_vanished || clock::thread_cpu() > ends {
             return Leftovers { killed: killed.len(), is_incomplete: false };
         }
         if begun.elapsed() > HUNT {
