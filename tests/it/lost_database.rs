@@ -224,7 +224,8 @@ fn running_jobs_survive_a_start_without_their_directories() {
 #[test]
 fn an_empty_directory_gives_running_jobs_up() {
     let mut slotd = Slotd::start();
-    let job = slotd.endless(&[]);
+    // A job that has not begun would do so in the new directory.
+    let job = slotd.begun(&[], "never", "true");
     slotd.stop();
     let jobs = slotd.root.join("lib/jobs");
     fs::rename(&jobs, slotd.base.join("away")).unwrap();
