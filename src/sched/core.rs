@@ -172,8 +172,8 @@ impl Core {
         }
     }
 
-    /// Re-evaluates the compact records of the array that `id` belongs to, after the array had a
-    /// turn.
+    /// Re-evaluates the compact records of the array that `id` belongs to, or its last task, after
+    /// the array had a turn.
     pub(super) fn refresh_compact(&mut self, id: JobId, now: Timestamp) {
         for compact in self.records.pending_compact_of(id) {
             self.refresh(compact, now);

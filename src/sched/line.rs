@@ -7,7 +7,7 @@ pub(crate) mod reserved;
 pub(crate) mod run_times;
 
 use super::choice::Choice;
-use super::records::{Record, Records};
+use super::records::{Record, Records, is_last};
 use super::resources::ledger::Ledger;
 use super::types::StepAsker;
 use backfill::Running;
@@ -71,6 +71,9 @@ impl Line {
         let job = choice.job;
         let turn = match (&job.role, records.array_of(job)) {
             (ArrayRole::Rest { .. } | ArrayRole::Part { .. }, Some(group)) => {
+                group.last_served.max(job.id.0)
+            }
+            (ArrayRole::Task { .. }, Some(group)) if is_last(job) => {
                 group.last_served.max(job.id.0)
             }
             (ArrayRole::Rest { .. } | ArrayRole::Part { .. }, None) => job.id.0,

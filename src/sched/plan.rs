@@ -170,7 +170,10 @@ impl Core {
         let task = self.records.next_task(&record.job, record.waits.as_deref(), cx.now);
         let own = match task {
             Some(task) => match self.records.split_task(id, task) {
-                Some(own) => own,
+                Some(own) => {
+                    self.records.single_out_last(id);
+                    own
+                }
                 None => return false,
             },
             None => id,

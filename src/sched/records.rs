@@ -16,7 +16,7 @@ mod requests;
 pub(crate) mod steps;
 mod waits;
 
-pub(crate) use array::{ArrayGroup, covers};
+pub(crate) use array::{ArrayGroup, covers, is_last};
 pub(crate) use waits::{Outlook, Status, Waits};
 
 use super::ending::Ending;

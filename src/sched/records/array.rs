@@ -96,6 +96,13 @@ impl ArrayGroup {
     }
 }
 
+/// Returns whether this is the last task of its array, which has not run and has the record of the
+/// array.
+pub(crate) fn is_last(job: &Job) -> bool {
+    let is_arrays = matches!(job.role, ArrayRole::Task { array_job, .. } if array_job == job.id);
+    is_arrays && job.run.restarts == 0
+}
+
 /// Returns whether every member of `inner` is in `outer`, comparing ranges where possible.
 pub(crate) fn covers(outer: &TaskSet, inner: &TaskSet) -> bool {
     inner.ranges().iter().all(|r| {
@@ -123,6 +130,18 @@ impl Records {
             return Some(id);
         }
         Some(self.split_off(id, TaskSet::one(task), ArrayRole::Task { array_job, task }))
+    }
+
+    /// Turns the compact record of an array into the record of its last task if no others are left.
+    /// As in Slurm, it is then listed like a task that was split off: `12_3` instead of `12_[3]`.
+    pub(crate) fn single_out_last(&mut self, id: JobId) {
+        let Some(job) = self.job(id) else { return };
+        if let ArrayRole::Rest { tasks, .. } = &job.role
+            && job.run.restarts == 0
+            && let Some(task) = tasks.single()
+        {
+            self.split_task(id, task);
+        }
     }
 
     /// Splits the tasks in `wanted` off the compact record `id` and returns the ID of their record,
@@ -167,12 +186,14 @@ impl Records {
         new_id
     }
 
-    /// Returns the pending compact records of the array that `id` belongs to.
+    /// Returns the pending compact records of the array that `id` belongs to, or its last task: the
+    /// records whose turn comes after a task of the array has started.
     pub(crate) fn pending_compact_of(&self, id: JobId) -> Vec<JobId> {
-        let Some(group) = self.job(id).and_then(|job| self.array_of(job)) else {
-            return Vec::new();
-        };
-        group.compact.intersection(&group.waiting).copied().collect()
+        let Some(array) = self.job(id).and_then(Job::array_job_id) else { return Vec::new() };
+        let Some(group) = self.array(array) else { return Vec::new() };
+        let is_last = |id: &JobId| group.waiting.contains(id) && self.job(*id).is_some_and(is_last);
+        let compact = group.compact.intersection(&group.waiting).copied();
+        compact.chain(Some(array).filter(is_last)).collect()
     }
 
     /// Returns the pending records of the array that `id` belongs to.

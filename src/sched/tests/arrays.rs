@@ -18,6 +18,32 @@ fn a_pending_array_is_one_record_and_its_last_task_has_its_id() {
 }
 
 #[test]
+fn the_last_task_of_an_array_that_has_started_is_listed_as_a_task() {
+    let mut d = Double::new(1, 1000, 0);
+    let (one, all) = (d.submit(ask().array(5, 5, None)), d.submit(ask().array(1, 4, Some(1))));
+    assert_eq!([d.label(one), d.label(all)], ["1_[5]", "2_[1-4]"]);
+    // Tasks that are cancelled before they run leave no record of their own.
+    d.cancel(&tasks_of(all, &[2])).unwrap();
+    d.plan();
+    let first = d.started()[0];
+    d.exit(first, 0);
+    d.plan();
+    assert_eq!(d.label(all), "2_[3-4]");
+    let second = d.started()[0];
+    d.exit(second, 0);
+    d.plan();
+    assert_eq!((d.label(all), d.state(all)), ("2_4".to_owned(), JobState::Pending));
+    // It still counts as one of the array.
+    d.act(|core, cx| core.hold(&JobRef::job(all), Hold::User, cx)).unwrap();
+    assert_eq!(d.reason(all), Reason::JobHeldUser);
+    d.act(|core, cx| core.release(&JobRef::job(all), cx)).unwrap();
+    let third = d.started()[0];
+    d.exit(third, 0);
+    d.plan();
+    assert_eq!((d.started(), d.state(all)), (vec![all], JobState::Running));
+}
+
+#[test]
 fn a_submission_is_found_by_its_process() {
     let mut d = Double::new(1, 1000, 0);
     let process = |pid| ClientProcess { pid, start_ticks: 1, ..ClientProcess::default() };

@@ -182,7 +182,7 @@ fn aftercorr_waits_for_the_task_of_the_same_number() {
     assert_eq!(d.labels(&started), [format!("{second}_3")]);
     assert_eq!(
         (d.label(second), d.reason(second)),
-        (format!("{second}_[1]"), Reason::DependencyNeverSatisfied)
+        (format!("{second}_1"), Reason::DependencyNeverSatisfied)
     );
 }
 
