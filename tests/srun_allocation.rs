@@ -423,8 +423,10 @@ fn sattach_shows_output_and_forwards_input() {
 fn sattach_follows_the_output_file_of_a_step() {
     let slotd = Slotd::start();
     let gate = slotd.gate("go");
-    let job = slotd
-        .script(&[], &format!("#!/bin/sh\nsrun sh -c 'touch up; {gate}; echo one; echo two'\n"));
+    let job = slotd.script(
+        &[],
+        &format!("#!/bin/sh\nsrun sh -c 'touch up; {gate}; echo one; echo two; exit 3'\n"),
+    );
     // Use touch: with `: > up`, the shell's own output would briefly go to that file.
     slotd.wait("the step", || slotd.exists("up").then_some(()));
     let step = format!("{job}.0");
@@ -446,7 +448,11 @@ fn sattach_follows_the_output_file_of_a_step() {
         open.into_iter().any(|target| target.ends_with(format!("slurm-{job}.out"))).then_some(())
     });
     slotd.open("go");
-    assert_eq!(guest.end().ok().stdout, "one\ntwo\n");
+    let end = guest.end().fails(3);
+    assert_eq!(
+        (&*end.stdout, &*end.stderr),
+        ("one\ntwo\n", "sattach: error: task 0 exited with exit code 3\n")
+    );
     let over = slotd.cmd("sattach", &[&step]).fails(1);
     assert_eq!(
         over.stderr,

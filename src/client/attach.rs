@@ -8,7 +8,8 @@ use crate::client::watch::FileWatch;
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::unistd::read;
-use slotd_model::StepId;
+use slotd_exec::read_record;
+use slotd_model::{ExitRecord, StepId};
 use slotd_protocol::frame::{Decoder, Frame, FrameError};
 use slotd_sys::proc;
 use std::collections::BTreeMap;
@@ -28,6 +29,51 @@ pub struct Joining {
     pub label: bool,
     /// Send each keystroke to the step's terminal.
     pub pty: bool,
+}
+
+/// The end of a running step, as its watcher records it.
+pub struct StepEnd {
+    job_dir: PathBuf,
+    step: StepId,
+    run: u32,
+    records: FileWatch,
+    /// `None` if it has exited.
+    watcher: Option<OwnedFd>,
+}
+
+impl StepEnd {
+    /// Prepares to wait for the end of a step in this run of its job. `pids` are the step's
+    /// processes.
+    ///
+    /// # Errors
+    /// Fails if the directory of the job cannot be watched.
+    pub fn of(job_dir: &Path, step: StepId, run: u32, pids: &[i32]) -> io::Result<StepEnd> {
+        let records = FileWatch::new()?;
+        records.add_dir(job_dir)?;
+        // The watcher is the parent of the tasks.
+        let parents = pids.iter().filter_map(|pid| proc::stat(*pid).map(|stat| stat.ppid));
+        let watcher = parents.filter(|parent| !pids.contains(parent)).find_map(open_process);
+        Ok(StepEnd { job_dir: job_dir.to_owned(), step, run, records, watcher })
+    }
+
+    /// Waits until the step has ended. Returns `None` if its watcher died without a record.
+    ///
+    /// # Errors
+    /// Fails if the record cannot be read.
+    pub fn wait(mut self) -> io::Result<Option<ExitRecord>> {
+        loop {
+            if let Some(record) = read_record(&self.job_dir, self.step, self.run)? {
+                return Ok(Some(record));
+            }
+            let Some(watcher) = &self.watcher else { return Ok(None) };
+            let mut fds = [self.records.as_fd(), watcher.as_fd()]
+                .map(|fd| PollFd::new(fd, PollFlags::POLLIN));
+            wait(&mut fds)?;
+            let has_exited = fds[1].revents().is_some_and(|events| !events.is_empty());
+            self.watcher.take_if(|_| has_exited);
+            self.records.clear();
+        }
+    }
 }
 
 /// Why attaching to a step failed.

@@ -1,6 +1,6 @@
 //! `sattach`: attaches the terminal to a running step.
 
-use super::output::print;
+use super::output::{print, print_error};
 use super::{Done, Entry, ask_usage, origin, paths};
 use crate::args::choices::{self, Applet, definition};
 use crate::args::error::CliError;
@@ -8,10 +8,10 @@ use crate::args::options::CommonOpts;
 use crate::args::origin::Origin;
 use crate::args::table::options;
 use crate::args::value::{named, value};
-use crate::client::attach::{JoinError, Joining, attach};
+use crate::client::attach::{JoinError, Joining, StepEnd, attach};
 use crate::commands::pages::texts;
 use clap::Args;
-use slotd_model::{JobRef, StepId};
+use slotd_model::{ExitCode, JobRef, StepId};
 use slotd_parse::error::shown;
 use slotd_protocol::request::{Request, UsageAsk};
 use slotd_sys::{proc, system};
@@ -105,8 +105,9 @@ fn join(args: &Sattach, wanted: &JobRef) -> Done {
     }
     let asked = UsageAsk { steps: vec![wanted.clone()], all_steps: false };
     let (list, processes) = ask_usage(&Request::Usage(asked))?;
-    let running = list.jobs.iter().find_map(|job| Some((job.id, job.steps.first()?)));
-    let Some((job, step)) = running else {
+    let running =
+        list.jobs.iter().find_map(|job| Some((job.id, job.run.restarts, job.steps.first()?)));
+    let Some((job, run, step)) = running else {
         return Err(CliError::error(
             1,
             format!("Could not get job step info: {}", unknown(wanted, &list.unknown)),
@@ -125,8 +126,13 @@ fn join(args: &Sattach, wanted: &JobRef) -> Done {
         pty: args.pty,
     };
     let job_dir = paths()?.job_dir(job);
+    let end = StepEnd::of(&job_dir, step.id, run, &pids);
+    let lost = |e| CliError::error(1, format!("lost the connection to StepId={wanted}: {e}"));
     match attach(&job_dir, step.id, &pids, joining) {
-        Ok(()) => Ok(0),
+        Ok(()) => {
+            let record = end.and_then(StepEnd::wait).map_err(lost)?;
+            Ok(report(&record.map(|record| record.tasks).unwrap_or_default()))
+        }
         // It has ended, and the daemon has not recorded that yet.
         Err(JoinError::NotShared) if !pids.iter().any(|pid| is_alive(*pid)) => {
             Err(CliError::error(1, format!("Could not get job step info: {NOT_RUNNING}")))
@@ -150,10 +156,19 @@ fn join(args: &Sattach, wanted: &JobRef) -> Done {
             );
             Err(CliError::error(1, text))
         }
-        Err(JoinError::Io(e)) => {
-            Err(CliError::error(1, format!("lost the connection to StepId={wanted}: {e}")))
-        }
+        Err(JoinError::Io(e)) => Err(lost(e)),
     }
+}
+
+/// Prints which tasks failed, and returns the highest exit code. As in Slurm, a task that was killed
+/// by a signal does not count.
+fn report(tasks: &[ExitCode]) -> u8 {
+    let failed = (0..).zip(tasks).filter(|(_, exit)| exit.signal == 0 && exit.status != 0);
+    for (rank, exit) in failed.clone() {
+        let text = format!("task {rank} exited with exit code {}", exit.status);
+        print_error("sattach", &CliError::error(1, text));
+    }
+    failed.map(|(_, exit)| exit.status as u8).max().unwrap_or(0)
 }
 
 const NOT_RUNNING: &str = "Job step is not running";

@@ -208,11 +208,7 @@ pub(super) fn read_series(job_dir: &Path, step: StepId) -> Option<(u32, Timestam
 ///
 /// # Errors
 /// Fails if it cannot be read or is not a record.
-pub(super) fn read_record(
-    job_dir: &Path,
-    step: StepId,
-    run: u32,
-) -> io::Result<Option<ExitRecord>> {
+pub fn read_record(job_dir: &Path, step: StepId, run: u32) -> io::Result<Option<ExitRecord>> {
     Ok(read_any_record(job_dir, step)?.filter(|record| record.run == run))
 }
 

@@ -47,6 +47,7 @@ pub mod wire;
 
 pub use adopt::Adoption;
 pub use error::{LaunchError, LaunchFault, host_fault};
+pub use job_files::read_record;
 pub use launch_spec::{LaunchSpec, StepCommand};
 pub use launcher::Launcher;
 pub use step_handle::StepHandle;
