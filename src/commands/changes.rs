@@ -271,6 +271,9 @@ static OTHER_KEYS: &[Key] = &[
     Key(&["MinTmpDiskNode"], |key, value, _| {
         slotd_parse::mem::parse_mb_for(value, key).map(Update::MinTmpDisk)
     }),
+    Key(&["MinCPUsNode"], |key, value, _| {
+        slotd_parse::count::parse_or_zero(value, key).map(Update::MinCpus)
+    }),
     Key(&["Contiguous"], |key, value, _| yes_or_no(key, value).map(Update::Contiguous)),
     Key(&["ReqNodeList", "NodeList"], |_, value, _| {
         slotd_parse::hostlist::parse(value).map(Update::NodeList)

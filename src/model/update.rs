@@ -55,6 +55,8 @@ pub enum Update {
     DelayBoot(u64),
     /// MB.
     MinTmpDisk(u64),
+    /// `--mincpus`; 0 means no minimum.
+    MinCpus(u32),
     /// The host that the job requests by name.
     NodeList(HostList),
     /// Whether the job excludes other jobs.
@@ -101,6 +103,7 @@ impl Update {
             | Update::Prefer(_)
             | Update::Contiguous(_)
             | Update::MinTmpDisk(_)
+            | Update::MinCpus(_)
             | Update::Exclusive(_)
             // The files of a running job are open, and its record must say where they are.
             | Update::WorkDir(_)
@@ -190,6 +193,7 @@ impl Update {
             Update::Switches(switches) => request.switches = *switches,
             Update::DelayBoot(secs) => request.delay_boot_secs = Some(*secs),
             Update::MinTmpDisk(mb) => request.tmp_disk_mb = Some(*mb),
+            Update::MinCpus(cpus) => request.mincpus = Some(*cpus).filter(|cpus| *cpus > 0),
             Update::NodeList(hosts) => request.nodelist.clone_from(hosts),
             Update::Exclusive(yes) => {
                 request.sharing = if *yes { Sharing::Exclusive } else { Sharing::Default }

@@ -16,14 +16,13 @@ use slotd_parse::error::shown;
 use slotd_parse::suggest;
 
 /// Slurm's keys for jobs that have no effect here.
-const NO_EFFECT: [&str; 14] = [
+const NO_EFFECT: [&str; 13] = [
     "burstBuffer",
     "clusterFeatures",
     "clusters",
     "container",
     "coreSpec",
     "excNodeList",
-    "minCPUsNode",
     "power",
     "reboot",
     "resetAccrueTime",
