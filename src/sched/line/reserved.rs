@@ -267,6 +267,7 @@ fn keep_all(
             partition: config.partition_index(reservation.partition.as_deref()),
             jobs_per_cpu: 1,
             exclusive: false,
+            mem_per_cpu_mb: 0,
             limits,
         };
         let part = keep(&mut spare, Some(capacity), less(&all, &used), place, &config.host);

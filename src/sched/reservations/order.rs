@@ -207,6 +207,7 @@ fn take_share(reservation: &Reservation, capacity: &mut Capacity, config: &Confi
         partition: config.partition_index(reservation.partition.as_deref()),
         jobs_per_cpu: 1,
         exclusive: false,
+        mem_per_cpu_mb: 0,
         limits: LimitSet::of_licenses(text, &config.licenses),
     };
     let gpu = GpuWant { count: tres.gpus, ..GpuWant::default() };

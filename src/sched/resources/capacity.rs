@@ -14,8 +14,9 @@ use slotd_model::gpu::GpuShare;
 use slotd_model::license::LicenseUse;
 use slotd_model::node::NodeParts;
 use slotd_model::partition::{Host, OverSubscribe};
+use slotd_model::request::{MemRequest, Sharing};
 use slotd_model::tres::Allocation;
-use slotd_model::{Job, JobRequest, Partition, Timestamp, Tres, request::Sharing};
+use slotd_model::{Job, JobRequest, Partition, Timestamp, Tres};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -38,6 +39,9 @@ pub struct CpuSharing {
     pub jobs_per_cpu: u32,
     /// The job has everything that its partition may use to itself.
     pub exclusive: bool,
+    /// The memory for each CPU that an exclusive job gets, in MB. 0 if its memory does not depend on
+    /// its CPUs.
+    pub mem_per_cpu_mb: u64,
     /// The limits by account or name, the QOS and the licenses that the job counts towards.
     pub limits: LimitSet,
 }
@@ -55,10 +59,18 @@ impl CpuSharing {
             OverSubscribe::No | OverSubscribe::Yes(_) => (1, asked == Sharing::Exclusive),
             OverSubscribe::Exclusive => (1, true),
         };
+        let default_mb = at.and_then(|at| partitions[at].def_mem_per_cpu_mb).unwrap_or(0);
+        let mem_per_cpu_mb = match request.mem {
+            _ if !exclusive => 0,
+            MemRequest::PerCpu(mb) => mb,
+            MemRequest::Default | MemRequest::None => default_mb,
+            MemRequest::PerNode(_) | MemRequest::PerGpu(_) => 0,
+        };
         CpuSharing {
             partition: at,
             jobs_per_cpu: jobs_per_cpu.max(1),
             exclusive,
+            mem_per_cpu_mb,
             limits: LimitSet::of(request, config),
         }
     }
@@ -336,6 +348,7 @@ impl Capacity {
                 partition: Some(at),
                 jobs_per_cpu,
                 exclusive: false,
+                mem_per_cpu_mb: 0,
                 limits: LimitSet::default(),
             })
         });
@@ -363,6 +376,14 @@ impl Capacity {
             }
             None => cpus,
         }
+    }
+
+    /// Returns the memory that a job takes with this many CPUs. An exclusive job takes that of every
+    /// CPU, as in Slurm, but no more than its partition has.
+    fn taken_mem_mb(&self, want: &Want, cpus: u32, host: &Host) -> u64 {
+        let of_cpus = want.place.mem_per_cpu_mb.saturating_mul(u64::from(cpus));
+        let most = self.partition(&want.place).map_or(0, |own| own.capacity(host).mem_mb);
+        want.tres.mem_mb.max(of_cpus.min(most))
     }
 
     /// Returns the limit, QOS or license that keeps a job with these resources from starting,
@@ -411,11 +432,11 @@ impl Capacity {
         let allowed = self.allowed(&want.place);
         let has_cpus =
             self.has_cpus(want, cpus) && (!want.place.exclusive || self.is_empty_for(&want.place));
-        let has_mem =
-            want.tres.mem_mb <= host.mem_mb.saturating_sub(self.used.mem_mb).min(allowed.mem_mb);
+        let mem_mb = self.taken_mem_mb(want, cpus, host);
+        let has_mem = mem_mb <= host.mem_mb.saturating_sub(self.used.mem_mb).min(allowed.mem_mb);
         Tres {
             cpus: if has_cpus { 0 } else { cpus },
-            mem_mb: if has_mem { 0 } else { want.tres.mem_mb },
+            mem_mb: if has_mem { 0 } else { mem_mb },
             gpus: if want.tres.gpus <= allowed.gpus { 0 } else { want.tres.gpus },
             ..Tres::ZERO
         }
@@ -474,7 +495,7 @@ impl Capacity {
         others.iter().for_each(|other| free = &free & &other.allowed_cpus(&place, want.named_cpus));
         let cpu_ids = self.pick_cpus(free, beside, want.named_cpus, count as usize, host);
         let gpus = want.gpu.share.of(gpu_ids.len() as u32);
-        let tres = Tres { cpus: count, mem_mb: want.tres.mem_mb, ..gpus };
+        let tres = Tres { cpus: count, mem_mb: self.taken_mem_mb(want, count, host), ..gpus };
         let gpu_share = want.gpu.share;
         let alloc = Allocation { tres, cpu_ids, gpu_ids, gpu_share, ..Allocation::default() };
         (alloc.cpu_ids.len() == count as usize).then_some(Part { alloc, place })

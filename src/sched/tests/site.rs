@@ -371,6 +371,27 @@ fn drained_parts_are_not_allocated_and_jobs_on_them_continue() {
 }
 
 #[test]
+fn an_exclusive_job_gets_the_memory_of_all_its_cpus() {
+    let mut d = Double::new(4, 1000, 0);
+    let with = |mem| {
+        let mut ask = ask().exclusive();
+        ask.0.mem = mem;
+        ask
+    };
+    for (mem, mem_mb) in [
+        (MemRequest::PerCpu(100), 400),
+        (MemRequest::PerCpu(300), 1000),
+        (MemRequest::PerNode(100), 100),
+    ] {
+        let id = d.submit(with(mem));
+        d.plan();
+        let alloc = d.core.job(id).unwrap().run.alloc.clone().unwrap();
+        assert_eq!((alloc.tres.cpus, alloc.tres.mem_mb), (4, mem_mb), "{mem:?}");
+        d.exit(id, 0);
+    }
+}
+
+#[test]
 fn unknown_parts_are_refused_with_the_existing_ones() {
     let mut d = Double::new(4, 1000, 2);
     let parts = |d: &Double, cpus: &[u32], gpus: &[u32]| drained(d, cpus, gpus).all_parts();
