@@ -5,6 +5,16 @@ use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 
 #[test]
+fn none_discards_a_stream() {
+    let slotd = Slotd::start();
+    let job = slotd.wrap(&["-o", "none", "-e", "NONE", "-i", "none"], "cat; echo lost; ls none");
+    slotd.wait_state(job, "FAILED");
+    let shown = ["StdIn", "StdOut", "StdErr"].map(|key| slotd.show(job, key));
+    assert_eq!(shown, ["/dev/null"; 3]);
+    assert!(!slotd.exists("none") && !slotd.exists("NONE"));
+}
+
+#[test]
 fn output_and_errors_go_to_one_file_by_default() {
     let slotd = Slotd::start();
     let job = slotd.wrap(&[], "echo out; echo err >&2; echo out2");

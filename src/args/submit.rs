@@ -407,6 +407,14 @@ impl Submission<'_> {
     }
 }
 
+/// Returns the file pattern of a stream. As in Slurm, `none` means `/dev/null`.
+pub fn stream(value: &Option<String>) -> Option<String> {
+    let path = |path: String| {
+        if path.eq_ignore_ascii_case("none") { "/dev/null".to_owned() } else { path }
+    };
+    given(value).map(path)
+}
+
 /// Returns the value if it is not empty.
 pub fn given(value: &Option<String>) -> Option<String> {
     value.clone().filter(|value| !value.is_empty())
