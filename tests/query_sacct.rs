@@ -424,7 +424,7 @@ fn tasks_are_measured_separately() {
         serde_json::from_str(&slotd.cmd("sacct", &["--json", "-j", &job.to_string()]).ok().stdout)
             .unwrap();
     let steps = json["jobs"][0]["steps"].as_array().unwrap();
-    let step = steps.iter().find(|step| step["step"]["id"] == "0").unwrap();
+    let step = steps.iter().find(|step| step["step"]["id"] == 0).unwrap();
     let most = step["tres"]["requested"]["max"].as_array().unwrap();
     let vmem = most.iter().find(|tres| tres["type"] == "vmem").unwrap();
     assert_eq!(vmem["count"].as_f64().unwrap(), vm * 1024.0);

@@ -252,8 +252,17 @@ struct Step {
 #[expect(dead_code, reason = "only the types of the members are checked")]
 struct StepName {
     job_id: i64,
-    id: String,
+    id: StepId,
     name: String,
+}
+
+/// Slurm's description of the interface says string, but its sacct prints numbers as such.
+#[derive(Debug, Deserialize)]
+#[serde(untagged)]
+#[expect(dead_code, reason = "only the types of the members are checked")]
+enum StepId {
+    Number(i64),
+    Name(String),
 }
 
 #[derive(Debug, Deserialize)]

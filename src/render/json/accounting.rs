@@ -7,7 +7,7 @@ use crate::{Ctx, job as facts, job_facts, seff};
 use serde_json::{Value, json};
 use slotd_model::tres::{Spread, Usage};
 use slotd_model::view::JobView;
-use slotd_model::{ArrayRole, ExitCode, JobState, Step, Tres};
+use slotd_model::{ArrayRole, ExitCode, JobState, Step, StepId, Tres};
 
 const PLUGIN: &str = "openapi/dbv0.0.38";
 
@@ -33,7 +33,7 @@ fn job(j: &JobView, ctx: &Ctx) -> Value {
     let flags = ["CLEAR_SCHEDULING", "STARTED_ON_SCHEDULE"];
     let flags = if j.run.start.is_some() { json!(flags) } else { json!([]) };
     let mut record = json!({
-        "job_id": j.id.0, "name": q.name, "user": q.user, "group": q.group, "association": null,
+        "job_id": j.id.0, "name": q.name, "user": q.user, "group": q.group, "association": association(j, ctx),
         "cluster": ctx.cluster, "partition": j.partition,
         "priority": facts::priority(j), "constraints": text_of(q.constraint.as_ref()), "container": null,
         "comment": { "administrator": null }, "wckey": { "flags": [] }, "reservation": { "id": 0 },
@@ -54,6 +54,12 @@ fn job(j: &JobView, ctx: &Ctx) -> Value {
     });
     job_facts::put_accounting(j, &mut record);
     record
+}
+
+/// Returns the association with which Slurm accounts for the job: there is none without an account.
+fn association(j: &JobView, ctx: &Ctx) -> Value {
+    let of = |account: &String| json!({ "account": account, "cluster": ctx.cluster, "partition": null, "user": j.request.user });
+    j.request.account.as_ref().map_or(Value::Null, of)
 }
 
 fn or_none_assigned(node: &str) -> &str {
@@ -151,7 +157,7 @@ fn step(j: &JobView, s: &Step, ctx: &Ctx) -> Value {
     let node = ctx.node.as_str();
     let nodes = json!({ "list": [node], "count": 1, "range": node });
     json!({
-        "step": { "job_id": j.id.0, "het": { "component": null }, "id": s.id.to_string(), "name": s.name },
+        "step": { "job_id": j.id.0, "het": { "component": null }, "id": step_id(s.id), "name": s.name },
         "state": s.state.name(), "exit_code": exit_code(s.exit, s.state), "kill_request_user": s.cancelled_by.map(|uid| uid.to_string()), "nodes": nodes,
         "tasks": { "count": s.ntasks }, "task": { "distribution": "Unknown" }, "pid": null,
         "CPU": { "requested_frequency": { "min": 0, "max": 0 }, "governor": [] },
@@ -165,6 +171,14 @@ fn step(j: &JobView, s: &Step, ctx: &Ctx) -> Value {
             "allocated": tres(&s.alloc.tres, false), "requested": used(s, node), "consumed": written(s, node),
         },
     })
+}
+
+/// Returns the ID of a step as in Slurm: a number, or the name of a step without one.
+fn step_id(id: StepId) -> Value {
+    match id {
+        StepId::Num(number) => number.into(),
+        StepId::Batch | StepId::Interactive => id.to_string().into(),
+    }
 }
 
 /// A resource that a step used, with Slurm's names and number.
@@ -264,6 +278,21 @@ mod tests {
             (&"batch".into(), &"FAILED".into())
         );
         assert_eq!(j["nodes"], "vm");
+    }
+
+    #[test]
+    fn steps_are_numbers_or_names_and_the_association_follows_from_the_account() {
+        let steps = [(StepId::Batch, "batch"), (StepId::Num(0), "true")]
+            .map(|(id, name)| build_step(id, name, End::Completed, ExitCode::OK, 4, Some(2)));
+        let [batch, numbered] = steps;
+        let mut job = build(1, "a").step(batch).step(numbered).build();
+        let ids = |j: &Value| [0, 1].map(|at| j["steps"][at]["step"]["id"].clone());
+        let without = one(job.clone());
+        assert_eq!(ids(&without), [json!("batch"), json!(0)]);
+        assert_eq!(without["association"], Value::Null);
+        std::sync::Arc::make_mut(&mut job.request).account = Some("lab".to_owned());
+        let association = json!({ "account": "lab", "cluster": ctx().cluster, "partition": null, "user": job.request.user });
+        assert_eq!(one(job)["association"], association);
     }
 
     #[test]

@@ -328,12 +328,19 @@ fn cpu_freq(row: &Row<'_>, _: &Ctx) -> Value<'static> {
     if is_batch { "0" } else { "Unknown" }.into()
 }
 
+/// Unlike the other texts of a job, Slurm's sacct also prints the account on the lines of steps.
+fn account() -> F {
+    text(10, &["Account"], |r, _| r.job.request.account.as_deref().unwrap_or_default().into())
+        .yielding()
+        .brief()
+}
+
 /// Adds the request texts of a job, each at its alphabetical place among the fields of its kind.
 fn with_texts(mut fields: Vec<F>) -> Vec<F> {
     let lower = |field: &F| field.names.first().map(|name| name.to_ascii_lowercase());
     for mut text in sacct_fields() {
         if text.names == ["Account"] {
-            text = text.brief();
+            text = account();
         }
         let follows = |field: &F| field.is_listed == text.is_listed && lower(field) > lower(&text);
         let place = fields.iter().position(follows).unwrap_or(fields.len());
@@ -370,7 +377,7 @@ static FIELDS: &[F] = &[
     text(15, &["DerivedExitCode"], |r, _| of_job(r, |j| j.run.derived_exit.to_string())).brief(),
     text(10, &["Elapsed"], |r, c| Value::Long(Some(elapsed(r, c)))).code("M").brief(),
     number(10, &["ElapsedRaw"], |r, c| elapsed(r, c).into()).brief(),
-    text(19, &["Eligible"], |r, _| of_job(r, |j| instant(job::eligible(j)))),
+    text(19, &["Eligible"], |r, _| instant(job::eligible(r.job))),
     text(19, &["End"], |r, _| instant(end(r))).code("E").brief(),
     text(8, &["ExitCode"], exit_code).code("X").brief(),
     text(19, &["Flags"], |r, _| {
