@@ -129,6 +129,7 @@ fn running_job_accepts_only_the_keys_that_slurm_accepts() {
         ("TimeLimit=20", "TimeLimit", "00:20:00"),
         ("Comment=x", "Comment", "x"),
         ("Requeue=1", "Requeue", "1"),
+        ("MailType=fail,end", "MailType", "END,FAIL"),
         ("MailUser=a@b", "MailUser", "a@b"),
     ] {
         update(&slotd, job, change);
@@ -334,8 +335,8 @@ fn show_job_shows_all_keys_of_update() {
         ("QOS=high", "QOS", "high"),
         ("WCKey=key", "WCKey", "key"),
         ("Licenses=", "Licenses", "(null)"),
-        ("MailUser=a@b", "MailUser", "a@b"),
         ("MailType=END", "MailType", "END"),
+        ("MailUser=a@b", "MailUser", "a@b"),
         (&format!("Dependency={dependency}"), "Dependency", &format!("{dependency}(unfulfilled)")),
         ("Dependency=", "Dependency", "(null)"),
         ("NumCPUs=4", "NumCPUs", "4"),

@@ -20,6 +20,31 @@ pub const NAMES: [&str; 14] = [
     "PURGE",
 ];
 
+/// The types in Slurm's order, which `ALL` includes from the second to the seventh.
+const SHOWN: [&str; 11] = [
+    "ARRAY_TASKS",
+    "INVALID_DEPEND",
+    "BEGIN",
+    "END",
+    "FAIL",
+    "REQUEUE",
+    "STAGE_OUT",
+    "TIME_LIMIT_50",
+    "TIME_LIMIT_80",
+    "TIME_LIMIT_90",
+    "TIME_LIMIT",
+];
+
+/// Returns the types of a list as `scontrol show job` prints them, or `None` if it requests no mail.
+pub fn shown(list: &str) -> Option<String> {
+    let words: Vec<String> = list.split(',').map(|word| word.trim().to_ascii_uppercase()).collect();
+    let has = |name: &str| words.iter().any(|word| word == name);
+    let of_all = if has("ALL") { &SHOWN[1..7] } else { &[] };
+    let names = SHOWN.into_iter().filter(|name| has(name) || of_all.contains(name));
+    let names: Vec<&str> = names.filter(|_| !has("NONE")).collect();
+    (!names.is_empty()).then(|| names.join(","))
+}
+
 /// Returns the users and addresses of a list separated by commas.
 pub fn recipients(list: &str) -> impl Iterator<Item = &str> {
     list.split(',').map(str::trim).filter(|one| !one.is_empty())
@@ -62,14 +87,13 @@ pub struct MailTypes {
 }
 
 impl MailTypes {
-    /// Parses a list that was already validated. Types that are meaningless on one host
-    /// (`STAGE_OUT`) request no mail.
+    /// Parses a list that was already validated. `NONE` in it discards all others, as in Slurm.
+    /// Types that are meaningless on one host (`STAGE_OUT`) request no mail.
     pub fn of(text: &str) -> MailTypes {
         let mut types = MailTypes::default();
         for word in text.split(',') {
             match word.trim().to_ascii_uppercase().as_str() {
-                // `NONE` discards the types before it.
-                "NONE" => types = MailTypes::default(),
+                "NONE" => return MailTypes::default(),
                 "BEGIN" => types.begin = true,
                 "END" => types.end = true,
                 "FAIL" => types.fail = true,
@@ -119,5 +143,21 @@ mod tests {
         );
         assert_eq!(all.limit_after(0), None, "as in Slurm");
         assert_eq!(MailTypes::of("ALL,NONE"), MailTypes::default());
+        assert_eq!(MailTypes::of("NONE,END"), MailTypes::default());
+    }
+
+    #[test]
+    fn types_are_shown_in_slurms_order() {
+        for (list, expected) in [
+            ("fail,END", Some("END,FAIL")),
+            ("all", Some("INVALID_DEPEND,BEGIN,END,FAIL,REQUEUE,STAGE_OUT")),
+            ("time_limit, TIME_LIMIT_50,end", Some("END,TIME_LIMIT_50,TIME_LIMIT")),
+            ("array_tasks,end", Some("ARRAY_TASKS,END")),
+            ("none", None),
+            ("fail,none,end", None),
+            ("", None),
+        ] {
+            assert_eq!(shown(list).as_deref(), expected, "{list}");
+        }
     }
 }

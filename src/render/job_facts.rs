@@ -6,6 +6,7 @@ use crate::json::record::{Member, Members};
 use crate::value::{Key, Value};
 use crate::{Ctx, job};
 use serde_json::Value as Json;
+use slotd_model::mail;
 use slotd_model::view::JobView;
 
 /// Reads a fact from a job; `None` if it was not requested.
@@ -206,16 +207,14 @@ fn given(text: &Option<String>) -> Option<Value<'_>> {
     text.clone().map(Value::from)
 }
 
-/// Returns the recipient of mail: the job's user if only the events were requested.
+/// Returns the recipient of mail if the job requests any: its user, unless another one is named.
 fn mail_user(job: &JobView) -> Option<Value<'_>> {
-    let request = &job.request;
-    let submitter = || request.mail_type.as_ref().map(|_| request.user.clone().into());
-    given(&request.mail_user).or_else(submitter)
+    mail_type(job)?;
+    given(&job.request.mail_user).or_else(|| Some(job.request.user.clone().into()))
 }
 
 fn mail_type(job: &JobView) -> Option<Value<'_>> {
-    let request = &job.request;
-    given(&request.mail_type).or(request.mail_user.as_ref().map(|_| "NONE".into()))
+    job.request.mail_type.as_deref().and_then(mail::shown).map(Value::from)
 }
 
 /// Returns squeue's fields of these facts.
