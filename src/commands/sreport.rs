@@ -9,6 +9,7 @@ use crate::args::origin::Origin;
 use crate::args::table::options;
 use crate::commands::pages::texts;
 use clap::Args;
+use jiff::tz::TimeZone;
 use slotd_model::Timestamp;
 use slotd_parse::error::shown;
 use slotd_render::time::iso;
@@ -134,9 +135,9 @@ const REPORTS: [Report; 10] = [
         false,
         &[
             ("Cluster", 9),
-            ("Allocate", 8),
+            ("Allocated", 8),
             ("Down", 8),
-            ("PLND Dow", 8),
+            ("PLND Down", 8),
             ("Idle", 8),
             ("Planned", 8),
             ("Reported", 8),
@@ -230,10 +231,12 @@ fn report(args: &Sreport, origin: &Origin) -> Result<String, CliError> {
     let last = Timestamp::from_secs(end.as_secs() - 1);
     let (from, to) = (iso(start, &origin.tz), iso(last, &origin.tz));
     let rule = "-".repeat(80);
-    let counted = match *kind {
-        "job" => "Time reported in Minutes",
-        "reservation" => "Usage reported in TRES Minutes",
-        _ => "Usage reported in CPU Minutes",
+    let unit = unit(args.t.as_deref())?;
+    let counted = match (*kind, unit) {
+        ("job", _) => format!("Time reported in {unit}"),
+        (_, PERCENT) => format!("Usage reported in {unit}"),
+        ("reservation", _) => format!("Usage reported in TRES {unit}"),
+        _ => format!("Usage reported in CPU {unit}"),
     };
     let mut text = format!("{rule}\n{title} {from} - {to}{length}\n{counted}\n{rule}\n");
     if args.parsable || args.parsable2 {
@@ -244,9 +247,9 @@ fn report(args: &Sreport, origin: &Origin) -> Result<String, CliError> {
     let left = |name: &str, width: usize| *kind == "job" && name == "Account" && width > 9;
     for (name, width) in &columns {
         text += &if left(name, *width) {
-            format!("{name:<width$} ")
+            format!("{name:<width$.width$} ")
         } else {
-            format!("{name:>width$} ")
+            format!("{name:>width$.width$} ")
         };
     }
     text.push('\n');
@@ -255,7 +258,47 @@ fn report(args: &Sreport, origin: &Origin) -> Result<String, CliError> {
     Ok(text)
 }
 
-/// Returns the window of the report: yesterday, unless `start=` and `end=` set another.
+const PERCENT: &str = "Percentage of Total";
+
+/// The units of `-t`, the most common ones first: an abbreviation means the first that it fits.
+const UNITS: [(&str, &str); 7] = [
+    ("seconds", "Seconds"),
+    ("minutes", "Minutes"),
+    ("hours", "Hours"),
+    ("percent", PERCENT),
+    ("secper", "Seconds/Percentage of Total"),
+    ("minper", "Minutes/Percentage of Total"),
+    ("hourper", "Hours/Percentage of Total"),
+];
+
+/// Returns the name of the unit of `-t`.
+///
+/// # Errors
+/// Fails for an unknown unit.
+fn unit(word: Option<&str>) -> Result<&'static str, CliError> {
+    let Some(word) = word else { return Ok("Minutes") };
+    let asked = word.to_ascii_lowercase();
+    let named = UNITS.iter().find(|(name, _)| !asked.is_empty() && name.starts_with(&asked));
+    named.map(|(_, unit)| *unit).ok_or_else(|| {
+        let names: Vec<&str> = UNITS.iter().map(|(name, _)| *name).collect();
+        CliError::new(Mark::Bare, 1, format!("unknown time format {}", shown(word)))
+            .hint(format!("units: {}", names.join(", ")))
+    })
+}
+
+/// Returns the beginning of the hour of a time.
+fn hour_of(at: Timestamp, zone: &TimeZone) -> Timestamp {
+    let zoned =
+        jiff::Timestamp::from_second(at.as_secs()).unwrap_or_default().to_zoned(zone.clone());
+    let past = i64::from(zoned.minute()) * 60 + i64::from(zoned.second());
+    Timestamp::from_secs(at.as_secs() - past)
+}
+
+/// The seconds of an hour.
+const HOUR: i64 = 3600;
+
+/// Returns the window of the report in whole hours: yesterday, unless `start=` and `end=` set
+/// another.
 fn window<'a>(
     words: impl Iterator<Item = &'a String>,
     origin: &Origin,
@@ -273,12 +316,15 @@ fn window<'a>(
             _ => {}
         }
     }
-    let end = match end {
-        Some(end) => end,
-        None if start.is_some() => origin.now,
-        None => read("midnight", true)?,
+    let midnight = read("midnight", true)?;
+    let hour_after = |at: Timestamp| hour_of(Timestamp::from_secs(at.as_secs() + HOUR), &origin.tz);
+    let start = start.map(|start| hour_of(start, &origin.tz));
+    let end = match (end, start) {
+        (Some(end), _) => hour_after(Timestamp::from_secs(end.as_secs() - 1)),
+        (None, Some(start)) if start >= midnight => hour_after(start),
+        (None, _) => midnight,
     };
-    let start = start.unwrap_or(Timestamp::from_secs(end.as_secs() - 86_400));
+    let start = start.unwrap_or(Timestamp::from_secs(end.as_secs() - 24 * HOUR));
     if start >= end {
         return Err(CliError::error(1, "the report ends before it starts"));
     }
@@ -318,6 +364,9 @@ mod tests {
                 .is_ok_and(|text| text.contains("Top 10 Users") && text.contains("(86400 secs)"))
         );
         assert_eq!(print(&["-n", "cluster", "Util"]).ok(), Some(String::new()));
+        assert!(print(&["-P", "cluster", "util"]).is_ok_and(|text| {
+            text.ends_with("\nCluster|Allocated|Down|PLND Down|Idle|Planned|Reported\n")
+        }));
         assert!(
             print(&["-P", "user", "top"]).is_ok_and(
                 |text| text.ends_with("\nCluster|Login|Proper Name|Account|Used|Energy\n")
@@ -328,5 +377,34 @@ mod tests {
         {
             assert!(print(words).expect_err("a refusal").text("sreport").starts_with(message));
         }
+    }
+
+    #[test]
+    fn the_unit_and_whole_hours_are_shown() {
+        let lines = |words: &[&str]| {
+            let text = print(words).ok().expect("a report");
+            text.lines().skip(1).take(2).map(str::to_owned).collect::<Vec<_>>()
+        };
+        let title = "Cluster Utilization";
+        for (unit, name) in [
+            ("hours", "CPU Hours"),
+            ("S", "CPU Seconds"),
+            ("percent", "Percentage of Total"),
+            ("hourper", "CPU Hours/Percentage of Total"),
+        ] {
+            let of_unit = lines(&["-t", unit, "cluster", "util"]);
+            assert_eq!(of_unit[1], format!("Usage reported in {name}"));
+        }
+        let window = ["cluster", "util", "start=2026-11-01T10:10:10", "end=2026-11-01T12:50:00"];
+        assert_eq!(lines(&window)[0], format!("{title} 2026-11-01T10:00:00 - 2026-11-01T12:59:59"));
+        // Without an end: until today's midnight, or an hour.
+        assert_eq!(
+            lines(&window[..3])[0],
+            format!("{title} 2026-11-01T10:00:00 - 2026-11-19T23:59:59")
+        );
+        let today = lines(&["cluster", "util", "start=2026-11-20T00:30"]);
+        assert_eq!(today[0], format!("{title} 2026-11-20T00:00:00 - 2026-11-20T00:59:59"));
+        let refused = print(&["-t", "weeks", "cluster", "util"]).expect_err("a refusal");
+        assert!(refused.text("sreport").starts_with("unknown time format weeks\n"));
     }
 }
