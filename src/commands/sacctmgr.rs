@@ -103,6 +103,11 @@ pub fn run(argv: &[OsString]) -> Done {
     }
     let listing = listing(&args)?;
     let node = ask_node()?;
+    if listing.entity == Entity::RunawayJobs {
+        let cluster = &ctx(&origin, node.now).cluster;
+        let text = format!("Runaway Jobs: No runaway jobs found on cluster {cluster}\n");
+        return output::print(&text);
+    }
     let (uid, _) = slotd_sys::user::current();
     let user = slotd_sys::user::user_name(uid);
     let mut rows = listing.entity.rows(&node, &user);
