@@ -461,6 +461,61 @@ fn sattach_follows_the_output_file_of_a_step() {
 }
 
 #[test]
+fn sattach_returns_the_highest_exit_code_of_the_tasks() {
+    let slotd = Slotd::start();
+    let mut host = slotd.command("srun");
+    // The last task is killed by a signal, which does not count.
+    let script = format!(
+        "echo up >> log; {}; [ $SLURM_PROCID = 3 ] && kill -9 $$; exit $((4 * SLURM_PROCID))",
+        slotd.gate("go")
+    );
+    host.args(["-n", "4", "-K0", "sh", "-c", &script]);
+    let host = slotd.spawn(host);
+    slotd.wait("all tasks", || {
+        (slotd.exists("log") && slotd.read("log").lines().count() == 4).then_some(())
+    });
+    slotd.wait("the attach socket", || slotd.job_dir(1).join("0.attach").exists().then_some(()));
+    let mut guest = slotd.command("sattach");
+    guest.arg("1.0");
+    let guest = slotd.spawn(guest);
+    // It has closed its connection to the daemon before it watches for the end of the step.
+    slotd.wait("sattach to be connected to srun", || {
+        let fds = std::fs::read_dir(format!("/proc/{}/fd", guest.pid())).ok()?;
+        let open = fds.flatten().filter_map(|fd| std::fs::read_link(fd.path()).ok());
+        let open: Vec<String> = open.map(|link| link.to_string_lossy().into_owned()).collect();
+        let has = |kind: &str| open.iter().any(|link| link.contains(kind));
+        (has("inotify") && has("socket:")).then_some(())
+    });
+    slotd.open("go");
+    let end = guest.end().fails(8);
+    let expected = "sattach: error: task 1 exited with exit code 4\n\
+                    sattach: error: task 2 exited with exit code 8\n";
+    assert_eq!(end.stderr, expected);
+    host.end();
+}
+
+#[test]
+fn sattach_fails_if_the_step_has_no_result() {
+    let slotd = Slotd::start();
+    let job = slotd.script(&[], "#!/bin/sh\nsrun sh -c 'echo $PPID > up; exec sleep 1000'\n");
+    slotd.wait_text("up", "\n");
+    let watcher: i32 = slotd.read("up").trim().parse().unwrap();
+    let mut guest = slotd.command("sattach");
+    guest.arg(format!("{job}.0"));
+    let guest = slotd.spawn(guest);
+    slotd.wait("sattach to open the file", || {
+        let fds = std::fs::read_dir(format!("/proc/{}/fd", guest.pid())).ok()?;
+        let mut open = fds.flatten().filter_map(|fd| std::fs::read_link(fd.path()).ok());
+        open.any(|target| target.ends_with(format!("slurm-{job}.out"))).then_some(())
+    });
+    proc::signal(watcher, proc::KILL);
+    let end = guest.end().fails(1);
+    let expected = format!("lost the connection to StepId={job}.0: its watcher died\n");
+    assert!(end.stderr.ends_with(&expected), "{}", end.stderr);
+    slotd.cancel(job);
+}
+
+#[test]
 fn sattach_refuses_to_show_its_own_output() {
     let slotd = Slotd::start();
     let script = "srun sh -c 'echo up; exec sleep 1000' &\nuntil grep -q up slurm-1.out; do sleep 0.02; done\n\

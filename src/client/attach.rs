@@ -37,7 +37,7 @@ pub struct StepEnd {
     step: StepId,
     run: u32,
     records: FileWatch,
-    /// `None` if it has exited.
+    /// `None` if the step has ended already.
     watcher: Option<OwnedFd>,
 }
 
@@ -56,21 +56,25 @@ impl StepEnd {
         Ok(StepEnd { job_dir: job_dir.to_owned(), step, run, records, watcher })
     }
 
-    /// Waits until the step has ended. Returns `None` if its watcher died without a record.
+    /// Waits until the step has ended. Returns `None` if it ended before [`StepEnd::of`] and has no
+    /// record yet.
     ///
     /// # Errors
-    /// Fails if the record cannot be read.
-    pub fn wait(mut self) -> io::Result<Option<ExitRecord>> {
+    /// Fails if the record cannot be read, or if the watcher dies without one.
+    pub fn wait(self) -> io::Result<Option<ExitRecord>> {
+        let mut has_exited = false;
         loop {
             if let Some(record) = read_record(&self.job_dir, self.step, self.run)? {
                 return Ok(Some(record));
             }
             let Some(watcher) = &self.watcher else { return Ok(None) };
+            if has_exited {
+                return Err(io::Error::other("its watcher died"));
+            }
             let mut fds = [self.records.as_fd(), watcher.as_fd()]
                 .map(|fd| PollFd::new(fd, PollFlags::POLLIN));
             wait(&mut fds)?;
-            let has_exited = fds[1].revents().is_some_and(|events| !events.is_empty());
-            self.watcher.take_if(|_| has_exited);
+            has_exited = fds[1].revents().is_some_and(|events| !events.is_empty());
             self.records.clear();
         }
     }
