@@ -425,8 +425,11 @@ fn sattach_follows_the_output_file_of_a_step() {
     let gate = slotd.gate("go");
     let job = slotd.script(
         &[],
-        &format!("#!/bin/sh\nsrun sh -c 'touch up; {gate}; echo one; echo two; exit 3'\n"),
+        &format!(
+            "#!/bin/sh\nsrun sh -c 'echo zero; touch up; {gate}; echo one; echo two; exit 3' 2>/dev/null\n"
+        ),
     );
+    // srun's own report of the exit code is not part of the file.
     // Use touch: with `: > up`, the shell's own output would briefly go to that file.
     slotd.wait("the step", || slotd.exists("up").then_some(()));
     let step = format!("{job}.0");
@@ -441,11 +444,16 @@ fn sattach_follows_the_output_file_of_a_step() {
     let mut guest = slotd.command("sattach");
     guest.arg(&step);
     let guest = slotd.spawn(guest);
-    // Once sattach follows the file, it has the file open.
-    slotd.wait("sattach to open the file", || {
-        let fds = std::fs::read_dir(format!("/proc/{}/fd", guest.pid())).ok()?;
-        let open = fds.flatten().filter_map(|fd| std::fs::read_link(fd.path()).ok());
-        open.into_iter().any(|target| target.ends_with(format!("slurm-{job}.out"))).then_some(())
+    slotd.wait("sattach to be at the end of the file", || {
+        let of = |what: &str| format!("/proc/{}/{what}", guest.pid());
+        let fds = std::fs::read_dir(of("fd")).ok()?.flatten();
+        let is_output = |fd: &std::fs::DirEntry| {
+            let target = std::fs::read_link(fd.path()).unwrap_or_default();
+            target.ends_with(format!("slurm-{job}.out"))
+        };
+        let number = fds.into_iter().find(is_output)?.file_name();
+        let info = std::fs::read_to_string(of("fdinfo") + "/" + number.to_str()?).ok()?;
+        info.starts_with("pos:\t5\n").then_some(())
     });
     slotd.open("go");
     let end = guest.end().fails(3);
