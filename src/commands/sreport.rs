@@ -382,7 +382,7 @@ mod tests {
     #[test]
     fn the_unit_and_whole_hours_are_shown() {
         let lines = |words: &[&str]| {
-            let text = print(words).ok().expect("a report");
+            let text = print(words).expect("a report");
             text.lines().skip(1).take(2).map(str::to_owned).collect::<Vec<_>>()
         };
         let title = "Cluster Utilization";

@@ -42,7 +42,6 @@ fn span(ids: &[i64]) -> Option<(i64, i64)> {
 
 /// Jobs for the memory of the daemon. They are boxed where they are read, on all CPUs, because the
 /// core keeps each of them in a box.
-#[expect(clippy::vec_box, reason = "the core takes the boxes")]
 pub type LiveJobs = Vec<Box<Job>>;
 
 /// The records that were loaded, sorted by ID, and all their requests.
