@@ -921,12 +921,13 @@ fn job_options_have_a_variable_and_are_shown_and_editable_or_listed_as_exception
         ),
         "without a variable"
     );
-    // Some of these appear in fields that the daemon derives from the request.
+    // Some of these appear in fields that the daemon derives from the request, or together with
+    // another option.
     assert_eq!(
         unshown,
         words(
             "profile uid gid hint overcommit distribution mem mem-bind ntasks-per-gpu begin dependency hold \
-             priority signal partition clusters"
+             priority signal partition clusters mail-user"
         ),
         "not shown"
     );
