@@ -89,7 +89,7 @@ fn unneeded_commands_name_an_alternative() {
     slotd.expect("sinfo -T", 0, "No reservations in the system\n", "");
     let report = slotd.line("sreport -P cluster utilization").ok().stdout;
     assert!(
-        report.ends_with("\nCluster|Allocate|Down|PLND Dow|Idle|Planned|Reported\n"),
+        report.ends_with("\nCluster|Allocated|Down|PLND Down|Idle|Planned|Reported\n"),
         "{report}"
     );
     assert!(slotd.line("strigger --version").ok().stdout.starts_with("slurm-wlm 22.05.8"));
