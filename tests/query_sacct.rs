@@ -179,6 +179,17 @@ fn unknown_field_is_an_error_without_a_daemon() {
 }
 
 #[test]
+fn steps_have_the_account_and_the_eligible_time_of_their_job() {
+    let slotd = Slotd::start();
+    let job = slotd.script(&["-A", "lab"], "#!/bin/sh\nsrun true\n");
+    slotd.wait_state(job, "COMPLETED");
+    let out = sacct(&slotd, &["-nP", "-j", &job.to_string(), "-o", "account,eligible,constraints"]);
+    let rows: Vec<&str> = out.lines();
+    assert!(rows.len() == 3 && rows[0].starts_with("lab|20"), "{rows:?}");
+    assert!(rows.iter().all(|row| *row == rows[0]), "{rows:?}");
+}
+
+#[test]
 fn steps_are_listed_below_their_job() {
     let slotd = Slotd::start();
     let job =

@@ -12,6 +12,7 @@ fn sacctmgr_and_sshare_print_the_lists_of_a_single_user() {
     for (line, printed) in [
         ("sacctmgr -n -s list user lab format=account%256", ""),
         ("sacctmgr -n -P show cluster format=cluster,controlhost", "slotd|127.0.0.1\n"),
+        ("sacctmgr -nP list runaway", "Runaway Jobs: No runaway jobs found on cluster slotd\n"),
         ("sacctmgr -nP list qos format=name", "normal\n"),
         ("sacctmgr -nP show qos high format=name", ""),
         ("sacctmgr -np show assoc user=lab format=account,user", ""),
