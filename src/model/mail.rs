@@ -20,7 +20,7 @@ pub const NAMES: [&str; 14] = [
     "PURGE",
 ];
 
-/// The types in Slurm's order, which `ALL` includes from the second to the seventh.
+/// The types in Slurm's order. `ALL` means the second to the seventh.
 const SHOWN: [&str; 11] = [
     "ARRAY_TASKS",
     "INVALID_DEPEND",
